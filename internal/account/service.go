@@ -1,0 +1,4 @@
+package account
+
+// Service is replaced by the account slice.
+type Service struct{}

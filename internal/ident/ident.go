@@ -1,0 +1,58 @@
+// Package ident makes the identifiers of everything suanli stores: a short
+// typed prefix and a UUIDv7 in Crockford base 32, such as
+// "ls-01jv9z3k8h6e2m4q7r5t8w0xyz". They sort by time of creation, which keeps
+// index pages of hot tables warm, and every one is a valid DNS label, since
+// instances are reached by host name.
+package ident
+
+import (
+	"encoding/base32"
+	"fmt"
+	"strings"
+
+	"github.com/google/uuid"
+)
+
+// Kind is the prefix of an identifier; it says what the identifier names.
+type Kind string
+
+// The kinds of identifiers.
+const (
+	Account  Kind = "ac"
+	User     Kind = "us"
+	Key      Kind = "ak"
+	Session  Kind = "se"
+	SSHKey   Kind = "sk"
+	Host     Kind = "ho"
+	Token    Kind = "jt"
+	Listing  Kind = "li"
+	Quote    Kind = "qu"
+	Lease    Kind = "ls"
+	Usage    Kind = "ur"
+	Charge   Kind = "ch"
+	Transfer Kind = "tr"
+	Request  Kind = "rq"
+	Event    Kind = "ev"
+	Audit    Kind = "au"
+)
+
+var encoding = base32.NewEncoding("0123456789abcdefghjkmnpqrstvwxyz").WithPadding(base32.NoPadding)
+
+// New returns a fresh identifier of kind k. It panics only if the system's
+// random source fails, as no identifier could be trusted then.
+func New(k Kind) string {
+	u := uuid.Must(uuid.NewV7())
+	return string(k) + "-" + encoding.EncodeToString(u[:])
+}
+
+// Check reports an error unless s is an identifier of kind k.
+func Check(k Kind, s string) error {
+	rest, ok := strings.CutPrefix(s, string(k)+"-")
+	if !ok {
+		return fmt.Errorf("identifier %q: want one that starts with %q", s, string(k)+"-")
+	}
+	if b, err := encoding.DecodeString(rest); err != nil || len(b) != 16 {
+		return fmt.Errorf("identifier %q: want %q and 26 characters of 0-9 and a-z without i, l, o, u", s, string(k)+"-")
+	}
+	return nil
+}

@@ -1,0 +1,38 @@
+package protocol
+
+// The files and folders that an agent gives to every container. The binary is
+// mounted read-only; the run folder is the instance's own to write.
+const (
+	InstanceDir     = "/.suanli"
+	InstanceBinary  = "/.suanli/suanli"        // the same static binary; argv: suanli instance init
+	InstanceConfig  = "/.suanli/instance.json" // InstanceSettings, read-only, mode 0600 root
+	InstanceRunDir  = "/.suanli/run"           // small tmpfs or bind mount: status.json, sessions
+	InstanceSSHPort = 2222                     // where the instance's own SSH server listens, in its own network
+)
+
+// InstanceSettings tells the process that starts in the container what to do.
+type InstanceSettings struct {
+	LeaseID     string            `json:"lease_id"`
+	Generation  int64             `json:"generation"`
+	Command     []string          `json:"command"` // resolved: the image's or the renter's; may be empty
+	StartScript string            `json:"start_script"`
+	Environment map[string]string `json:"environment"`
+	WorkingDir  string            `json:"working_dir"`
+	User        string            `json:"user"` // of the image; empty: root
+	SSHKeys     []string          `json:"ssh_keys"`
+	// GatewayKeys are authorized_keys lines of the cloud's gateways, which have
+	// already checked the renter and speak for them.
+	GatewayKeys []string `json:"gateway_keys"`
+	HostKey     string   `json:"host_key"` // PEM ed25519 private key, made by the agent, kept with the disk
+	Simulated   bool     `json:"simulated"`
+}
+
+// InstanceReport is what the process in the container writes to
+// InstanceRunDir/status.json, atomically, when it changes and at least every
+// ten seconds. The agent reads it as a renter's claim: it may show it and use it
+// to keep an instance alive, never to bill or to free something.
+type InstanceReport struct {
+	Started  bool `json:"started"`  // the command was started
+	Sessions int  `json:"sessions"` // open SSH sessions
+	ExitCode *int `json:"exit_code,omitempty"`
+}
