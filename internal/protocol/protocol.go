@@ -215,10 +215,12 @@ type InstanceSpec struct {
 	DiskMiB     int64             `json:"disk_mib"`
 	PIDs        int64             `json:"pids"`
 	ShmMiB      int64             `json:"shm_mib"`
-	SSHKeys     []string          `json:"ssh_keys"`     // authorized_keys lines
-	OpenPrivate bool              `json:"open_private"` // allow private address ranges (operator's grant)
-	Isolation   string            `json:"isolation"`    // OCI runtime; empty: the host's default
-	Simulated   bool              `json:"simulated"`
+	SSHKeys     []string          `json:"ssh_keys"` // authorized_keys lines
+	// GatewayKeys are authorized_keys lines of the cloud's own gateways.
+	GatewayKeys []string `json:"gateway_keys"`
+	OpenPrivate bool     `json:"open_private"` // allow private address ranges (operator's grant)
+	Isolation   string   `json:"isolation"`    // OCI runtime; empty: the host's default
+	Simulated   bool     `json:"simulated"`
 }
 
 // CommandResult is the agent's immediate answer; progress comes by reports.
