@@ -7,8 +7,6 @@ import (
 	"net/url"
 	"strconv"
 	"time"
-
-	"suanli.dev/internal/money"
 )
 
 // QuoteRequest asks for the price of an offer.
@@ -24,38 +22,38 @@ type QuoteRequest struct {
 
 // QuoteLine is one meter of a quote.
 type QuoteLine struct {
-	Meter    string       `json:"meter" doc:"compute, storage or egress"`
-	Rate     money.Rate   `json:"rate" doc:"Price of one unit"`
-	Unit     string       `json:"unit"`
-	Quantity string       `json:"quantity"`
-	PerHour  money.Amount `json:"per_hour"`
-	PerDay   money.Amount `json:"per_day"`
-	PerMonth money.Amount `json:"per_month"`
-	ForRun   money.Amount `json:"for_run"`
+	Meter    string `json:"meter" doc:"compute, storage or egress"`
+	Rate     Rate   `json:"rate" doc:"Price of one unit"`
+	Unit     string `json:"unit"`
+	Quantity string `json:"quantity"`
+	PerHour  Amount `json:"per_hour"`
+	PerDay   Amount `json:"per_day"`
+	PerMonth Amount `json:"per_month"`
+	ForRun   Amount `json:"for_run"`
 }
 
 // Quote is a frozen price.
 type Quote struct {
-	ID                  string                  `json:"id"`
-	OfferID             string                  `json:"offer_id"`
-	Plan                string                  `json:"plan"`
-	GPUModel            string                  `json:"gpu_model"`
-	GPUCount            int                     `json:"gpu_count"`
-	Image               string                  `json:"image"`
-	DiskGiB             int64                   `json:"disk_gib"`
-	Currency            string                  `json:"currency"`
-	Granularity         string                  `json:"granularity" doc:"What running time is rounded up to"`
-	MinimumSeconds      int64                   `json:"minimum_seconds" doc:"Charged at each start, at least"`
-	Lines               []QuoteLine             `json:"lines"`
-	PerHour             money.Amount            `json:"per_hour" doc:"Everything while running, without egress"`
-	PerDay              money.Amount            `json:"per_day"`
-	PerMonth            money.Amount            `json:"per_month"`
-	ForRun              money.Amount            `json:"for_run"`
-	PricePerHourByState map[string]money.Amount `json:"price_per_hour_by_state" doc:"What each state of a lease costs"`
-	NotIncluded         []string                `json:"not_included"`
-	Simulated           bool                    `json:"simulated" doc:"The GPUs are simulated: there is no hardware"`
-	CreatedAt           time.Time               `json:"created_at"`
-	ValidUntil          time.Time               `json:"valid_until"`
+	ID                  string            `json:"id"`
+	OfferID             string            `json:"offer_id"`
+	Plan                string            `json:"plan"`
+	GPUModel            string            `json:"gpu_model"`
+	GPUCount            int               `json:"gpu_count"`
+	Image               string            `json:"image"`
+	DiskGiB             int64             `json:"disk_gib"`
+	Currency            string            `json:"currency"`
+	Granularity         string            `json:"granularity" doc:"What running time is rounded up to"`
+	MinimumSeconds      int64             `json:"minimum_seconds" doc:"Charged at each start, at least"`
+	Lines               []QuoteLine       `json:"lines"`
+	PerHour             Amount            `json:"per_hour" doc:"Everything while running, without egress"`
+	PerDay              Amount            `json:"per_day"`
+	PerMonth            Amount            `json:"per_month"`
+	ForRun              Amount            `json:"for_run"`
+	PricePerHourByState map[string]Amount `json:"price_per_hour_by_state" doc:"What each state of a lease costs"`
+	NotIncluded         []string          `json:"not_included"`
+	Simulated           bool              `json:"simulated" doc:"The GPUs are simulated: there is no hardware"`
+	CreatedAt           time.Time         `json:"created_at"`
+	ValidUntil          time.Time         `json:"valid_until"`
 }
 
 // IdleStop stops a lease that nobody uses.
@@ -77,7 +75,7 @@ type LeaseCreate struct {
 	Ports       []int             `json:"ports,omitempty" doc:"TCP ports served inside"`
 	StopAt      *time.Time        `json:"stop_at,omitempty" doc:"Stop then"`
 	IdleStop    *IdleStop         `json:"idle_stop,omitempty"`
-	SpendingCap money.Amount      `json:"spending_cap,omitempty" doc:"Stop when this much is due"`
+	SpendingCap Amount            `json:"spending_cap,omitempty" doc:"Stop when this much is due"`
 }
 
 // LeaseUpdate changes a lease's settings; what is left out stays.
@@ -112,11 +110,11 @@ type Lease struct {
 	Labels       map[string]string `json:"labels"`
 	Ports        map[string]int    `json:"direct_ports,omitempty" doc:"Container port → port of the host"`
 	Plan         string            `json:"plan"`
-	PerHour      money.Amount      `json:"per_hour"`
+	PerHour      Amount            `json:"per_hour"`
 	Currency     string            `json:"currency"`
 	StopAt       *time.Time        `json:"stop_at,omitempty"`
 	IdleStop     *IdleStop         `json:"idle_stop,omitempty"`
-	SpendingCap  money.Amount      `json:"spending_cap,omitempty"`
+	SpendingCap  Amount            `json:"spending_cap,omitempty"`
 	CreatedAt    time.Time         `json:"created_at"`
 	ChangedAt    time.Time         `json:"changed_at"`
 	RunningSince *time.Time        `json:"running_since,omitempty"`
@@ -250,5 +248,5 @@ func (c *Client) LeaseAccess(ctx context.Context, id string) (*LeaseAccess, erro
 // ends. tail is a number of last lines, 0 for all. The caller closes the reader.
 func (c *Client) LeaseLogs(ctx context.Context, id string, follow bool, tail int) (io.ReadCloser, error) {
 	q := url.Values{"follow": {strconv.FormatBool(follow)}, "tail": {strconv.Itoa(tail)}}
-	return c.Stream(ctx, "/v1/leases/"+url.PathEscape(id)+"/logs", q)
+	return c.Open(ctx, http.MethodGet, "/v1/leases/"+url.PathEscape(id)+"/logs", q, "text/plain")
 }
