@@ -339,6 +339,22 @@ func scan(r rows) ([]Transfer, error) {
 	return out, r.Err()
 }
 
+// Find returns the transfer that was posted with a key, or store.ErrNoRows.
+func (l *Ledger) Find(ctx context.Context, tx *store.Tx, key string) (Transfer, error) {
+	r, err := tx.Query(ctx, selectTransfer+` WHERE idempotency = ?`, key)
+	if err != nil {
+		return Transfer{}, fmt.Errorf("find transfer: %w", err)
+	}
+	found, err := scan(r)
+	if err != nil {
+		return Transfer{}, fmt.Errorf("find transfer: %w", err)
+	}
+	if len(found) == 0 {
+		return Transfer{}, store.ErrNoRows
+	}
+	return found[0], nil
+}
+
 // Transfers lists up to limit transfers of the accounts at paths, newest first,
 // older than the transfer with the identifier before; empty: from the newest.
 func (l *Ledger) Transfers(ctx context.Context, tx *store.Tx, before string, limit int, paths ...string) ([]Transfer, error) {

@@ -154,6 +154,15 @@ func NewQuote(t Tariff, r Request, at time.Time) (Quote, error) {
 	return q, nil
 }
 
+// StoragePerHour returns what an hour of q's disk costs in the month of a moment.
+func StoragePerHour(q Quote, at time.Time) (money.Amount, error) {
+	zone, err := location(q.TimeZone)
+	if err != nil {
+		return 0, fmt.Errorf("storage per hour: %w", err)
+	}
+	return q.Tariff.Storage.Times(q.DiskGiB*secondsPerHour, monthOf(at, zone).seconds())
+}
+
 // Hold returns what must be set aside before a lease begins: one hour, or the
 // minimum charge if that is longer, at the all-in rate.
 func (q Quote) Hold() (money.Amount, error) {
