@@ -10,6 +10,10 @@ const Version = 1
 // same port speaks HTTP for enrolment when it is not asked for.
 const TunnelALPN = "suanli-tunnel/1"
 
+// ControlName is the name in the certificate of the listener that agents dial.
+// They know the cloud by its authority, not by the address they dialled.
+const ControlName = "control.suanli.internal"
+
 // CommandSubject is where the control plane sends commands for a host.
 func CommandSubject(hostID string) string { return "host." + hostID + ".command" }
 
