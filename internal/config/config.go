@@ -144,7 +144,7 @@ func Settings() []Setting {
 		text("isolation", "", "OCI runtime for instances, such as runc or runsc; empty: the engine's default.", func(c *Config) *string { return &c.Isolation }),
 		text("direct_ports", "", "ADDRESS:FIRST-LAST: ports of this host that are reachable from outside; empty: none, everything goes through the gateway.", func(c *Config) *string { return &c.DirectPorts }, optional(portRange)),
 		text("region", "local", "Region of hosts that join without naming one.", func(c *Config) *string { return &c.Region }, filled),
-		text("zone", "local-a", "Zone of hosts that join without naming one.", func(c *Config) *string { return &c.Zone }, filled),
+		text("zone", "local-1", "Zone of hosts that join without naming one.", func(c *Config) *string { return &c.Zone }, filled),
 		{Key: "currency", Default: "USD", Doc: "Currency of prices: USD or CNY.",
 			parse: func(c *Config, v string) error {
 				c.Currency = money.Currency(v)
@@ -155,7 +155,7 @@ func Settings() []Setting {
 			}, show: func(c *Config) string { return string(c.Currency) }},
 		text("granularity", "second", "What running time is rounded up to: second, minute or hour.", func(c *Config) *string { return &c.Granularity }, oneOf("second", "minute", "hour")),
 		number("minimum_seconds", "60", "Shortest time that a run is charged for, in seconds.", 0, 86400, func(c *Config) *int64 { return &c.MinimumSeconds }),
-		number("commission_basis_points", "2000", "The platform's share of a charge, in hundredths of a per cent.", 0, 10000, func(c *Config) *int64 { return &c.CommissionBasisPoints }),
+		number("commission_basis_points", "1000", "The platform's share of a charge, in hundredths of a per cent.", 0, 10000, func(c *Config) *int64 { return &c.CommissionBasisPoints }),
 		rate("storage_price", "0.10", "Price of a GiB of disk for a month, also while stopped.", func(c *Config) *money.Rate { return &c.StoragePrice }),
 		rate("egress_price", "0.01", "Price of a GB (10^9 bytes) sent to the outside.", func(c *Config) *money.Rate { return &c.EgressPrice }),
 		text("catalog_dir", "", "Folder with the operator's own templates and regions.", func(c *Config) *string { return &c.CatalogDir }, optional(folder)),

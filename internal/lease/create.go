@@ -3,6 +3,7 @@ package lease
 import (
 	"context"
 	"crypto/rand"
+	"encoding/base64"
 	"encoding/json"
 	"maps"
 	"slices"
@@ -37,10 +38,6 @@ func (s *Service) Price(ctx context.Context, p account.Principal, r QuoteRequest
 	if r.EgressBytes < 0 || r.EgressBytes > 1e18 {
 		return nil, invalid("body.egress_bytes", "invalid_egress_bytes", "egress_bytes is %d; want 0 to 10^18", r.EgressBytes)
 	}
-	offer, err := s.Capacity.Offer(ctx, r.OfferID)
-	if err != nil {
-		return nil, err
-	}
 	t, err := s.template(&r)
 	if err != nil {
 		return nil, err
@@ -51,7 +48,11 @@ func (s *Service) Price(ctx context.Context, p account.Principal, r QuoteRequest
 	if r.DiskGiB < 1 || r.DiskGiB > maxDiskGiB {
 		return nil, invalid("body.disk_gib", "invalid_disk_gib", "disk_gib is %d; want 1 to %d", r.DiskGiB, maxDiskGiB)
 	}
-	if err := s.fits(t, offer); err != nil {
+	offer, err := s.Capacity.Offer(ctx, r.OfferID, r.DiskGiB)
+	if err != nil {
+		return nil, err
+	}
+	if err := fits(t, offer); err != nil {
 		return nil, err
 	}
 	now := s.Clock()
@@ -142,7 +143,7 @@ func (s *Service) Accept(ctx context.Context, p account.Principal, c Create) (*L
 		return nil, err
 	}
 	s.track(l)
-	s.Capacity.Refresh(l.HostID)
+	s.Capacity.Refresh(ctx, l.HostID)
 	s.announce(change)
 	s.kick()
 	s.Log.InfoContext(ctx, "lease accepted", "lease", l.ID, "account", l.AccountID, "host", l.HostID, "gpus", len(l.GPUs), "simulated", l.Simulated)
@@ -174,11 +175,11 @@ func (s *Service) build(p account.Principal, q *Quote, c Create, now time.Time) 
 		}
 	}
 	maps.Copy(spec.Environment, c.Environment)
-	sealed, err := s.Vault.Seal([]byte(mustJSON(spec)))
+	sealed, err := s.seal([]byte(mustJSON(spec)))
 	if err != nil {
 		return nil, err
 	}
-	token, err := s.Vault.Seal([]byte(rand.Text()))
+	token, err := s.seal([]byte(rand.Text()))
 	if err != nil {
 		return nil, err
 	}
@@ -223,10 +224,59 @@ func (s *Service) checkQuota(ctx context.Context, tx *store.Tx, accountID string
 	return nil
 }
 
-// spec opens the sealed part of a lease.
+// fits reports what an offer lacks for a template, if anything.
+func fits(t catalog.Template, o fleet.Offer) error {
+	n := t.Needs
+	lacks := func(what string, want, have any) error {
+		return fault.New(fault.Invalid, "offer_unfit", "template %s needs %s %v and this offer has %v; search for one that fits", t.Name, what, want, have).At("body.offer_id")
+	}
+	switch {
+	case o.GPUCount < n.GPUs:
+		return lacks("GPUs:", n.GPUs, o.GPUCount)
+	case o.VRAMMiB < int64(n.VRAMGiB)<<10:
+		return lacks("GPU memory in GiB:", n.VRAMGiB, o.VRAMMiB>>10)
+	case o.MemoryMiB < int64(n.MemoryGiB)<<10:
+		return lacks("memory in GiB:", n.MemoryGiB, o.MemoryMiB>>10)
+	case n.CUDA != "" && catalog.CompareVersions(o.MaxCUDA, n.CUDA) < 0:
+		return lacks("CUDA", n.CUDA, orNone(o.MaxCUDA))
+	case n.Driver != "" && catalog.CompareVersions(o.Driver, n.Driver) < 0:
+		return lacks("driver", n.Driver, orNone(o.Driver))
+	case n.ComputeCapability != "" && (o.GPUVendor != string(protocol.NVIDIA) || catalog.CompareVersions(o.ComputeCapability, n.ComputeCapability) < 0):
+		return lacks("compute capability", n.ComputeCapability, orNone(o.ComputeCapability))
+	}
+	return nil
+}
+
+func orNone(s string) string {
+	if s == "" {
+		return "none"
+	}
+	return s
+}
+
+func tariff(o fleet.Offer) pricing.Tariff {
+	p := o.Price
+	return pricing.Tariff{Currency: p.Currency, Compute: p.Compute, Storage: p.Storage, Egress: p.Egress,
+		Granularity: pricing.Granularity(p.Granularity), MinimumSeconds: p.MinimumSeconds, CommissionBasisPoints: p.CommissionBasisPoints}
+}
+
+func (s *Service) seal(plain []byte) (string, error) {
+	b, err := s.Vault.Seal(plain)
+	return base64.StdEncoding.EncodeToString(b), err
+}
+
+func (s *Service) unseal(text string) ([]byte, error) {
+	b, err := base64.StdEncoding.DecodeString(text)
+	if err != nil {
+		return nil, err
+	}
+	return s.Vault.Open(b)
+}
+
+// open opens the sealed part of a lease.
 func (s *Service) open(l *Lease) (Spec, error) {
 	var spec Spec
-	b, err := s.Vault.Open(l.spec)
+	b, err := s.unseal(l.spec)
 	if err != nil {
 		return spec, err
 	}
@@ -235,7 +285,7 @@ func (s *Service) open(l *Lease) (Spec, error) {
 
 // AccessToken is the secret that opens the lease's ports in a browser.
 func (s *Service) AccessToken(l *Lease) (string, error) {
-	b, err := s.Vault.Open(l.accessToken)
+	b, err := s.unseal(l.accessToken)
 	return string(b), err
 }
 

@@ -71,7 +71,7 @@ func (s *Service) move(ctx context.Context, leaseID string, st step) (*Lease, er
 		return nil, err
 	}
 	s.track(l)
-	s.Capacity.Refresh(l.HostID)
+	s.Capacity.Refresh(ctx, l.HostID)
 	s.announce(change)
 	s.kick()
 	s.Log.InfoContext(ctx, "lease moved", "lease", l.ID, "host", l.HostID, "event", st.event, "from", change.From, "to", change.To, "generation", l.Generation, "code", st.code)
@@ -109,6 +109,9 @@ func (s *Service) effects(ctx context.Context, tx *store.Tx, l *Lease, from Stat
 			return err
 		}
 	case RequestStart:
+		if err := s.Money.CheckFunds(ctx, tx, l.ID); err != nil {
+			return err
+		}
 		a, err := s.Capacity.ReserveCompute(ctx, tx, l.ID)
 		if err != nil {
 			return err
@@ -168,7 +171,7 @@ func (s *Service) clean(ctx context.Context, leaseID string) error {
 		return err
 	}
 	s.track(l)
-	s.Capacity.Refresh(l.HostID)
+	s.Capacity.Refresh(ctx, l.HostID)
 	return nil
 }
 

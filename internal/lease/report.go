@@ -2,6 +2,7 @@ package lease
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"suanli.dev/internal/protocol"
@@ -193,14 +194,16 @@ func (s *Service) pastRun(ctx context.Context, hostID string, p protocol.PastRun
 }
 
 // OnSilent marks the leases of a host that fell silent, last heard at lastSeen.
-func (s *Service) OnSilent(ctx context.Context, hostID string, lastSeen time.Time) {
+func (s *Service) OnSilent(ctx context.Context, hostID string, lastSeen time.Time) error {
+	var errs []error
 	for _, l := range s.onHost(hostID) {
 		if l.State != Running {
 			continue
 		}
 		_, err := s.move(ctx, l.ID, step{event: LoseHost, at: lastSeen, code: "host_silent", message: "the host has not been heard from; nothing is charged until it is back"})
 		if err != nil && !gone(err) {
-			s.Log.WarnContext(ctx, "mark unreachable", "lease", l.ID, "error", err)
+			errs = append(errs, err)
 		}
 	}
+	return errors.Join(errs...)
 }

@@ -24,12 +24,12 @@ var migrations embed.FS
 
 // Capacity is what lease needs of fleet.
 type Capacity interface {
-	Offer(ctx context.Context, offerID string) (fleet.Offer, error)
+	Offer(ctx context.Context, offerID string, diskGiB int64) (fleet.Offer, error)
 	Reserve(ctx context.Context, tx *store.Tx, r fleet.Reservation) (fleet.Allocation, error)
 	ReserveCompute(ctx context.Context, tx *store.Tx, leaseID string) (fleet.Allocation, error)
 	ReleaseCompute(ctx context.Context, tx *store.Tx, leaseID string) error
 	ReleaseAll(ctx context.Context, tx *store.Tx, leaseID string) error
-	Refresh(hostID string)
+	Refresh(ctx context.Context, hostID string)
 }
 
 // Money is what lease needs of billing.
@@ -40,6 +40,7 @@ type Money interface {
 	StartStorage(ctx context.Context, tx *store.Tx, leaseID string, at time.Time) error
 	StopStorage(ctx context.Context, tx *store.Tx, leaseID string, at time.Time) error
 	RecordEgress(ctx context.Context, tx *store.Tx, leaseID string, totalBytes int64, at time.Time) error
+	CheckFunds(ctx context.Context, tx *store.Tx, leaseID string) error
 	EndLease(ctx context.Context, tx *store.Tx, leaseID string, at time.Time) error
 	ConfirmAlive(leaseIDs []string, at time.Time)
 	PaidFor(ctx context.Context, leaseID string, now time.Time) (time.Duration, error)
