@@ -55,6 +55,7 @@ type world struct {
 	log      *lockedBuffer
 
 	count atomic.Int64
+	extra []func(*API) // registrations of operations that only a test has
 
 	operator person // of an account of its own
 	ada      person // owner of the first tenant
@@ -104,6 +105,9 @@ func newWorld(t *testing.T, change ...func(*world, *Config)) *world {
 		c(w, &cfg)
 	}
 	w.server = New(cfg)
+	for _, register := range w.extra {
+		register(w.server.API)
+	}
 	if err := w.server.Migrate(ctx); err != nil {
 		t.Fatal(err)
 	}
