@@ -4,6 +4,9 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -11,6 +14,7 @@ import (
 
 	"suanli.dev/api"
 	"suanli.dev/internal/account"
+	"suanli.dev/internal/ident"
 	"suanli.dev/internal/store"
 )
 
@@ -174,6 +178,71 @@ func TestManyAtOnceWithOneKeyRunOnce(t *testing.T) {
 			t.Errorf("answer %d %s", r.Status, r.Body)
 		}
 	}
+}
+
+func TestOneKeyRunsOnceAcrossReplicas(t *testing.T) {
+	t.Parallel()
+	address := os.Getenv("SUANLI_TEST_POSTGRES")
+	if address == "" {
+		t.Skip("SUANLI_TEST_POSTGRES names no PostgreSQL for two replicas to share")
+	}
+	s := &slow{}
+	w := newWorldOn(t, ownSchema(t, address), s.operation())
+	close(s.release)
+	cfg := w.server.cfg
+	cfg.Metrics = nil
+	second := New(cfg)
+	s.register(second.API)
+	replica := httptest.NewServer(second.Handler())
+	defer replica.Close()
+	other := &world{t: t, url: replica.URL}
+	var wg sync.WaitGroup
+	for i := range 30 {
+		for _, at := range []*world{w, other} {
+			wg.Go(func() {
+				r := at.send("POST", "/v1/slow", w.ada.token, "{}", "Idempotency-Key", fmt.Sprint(i%3))
+				if r.Status != 200 && r.code() != "idempotency_in_progress" {
+					t.Errorf("answer %d %s", r.Status, r.Body)
+				}
+			})
+		}
+	}
+	wg.Wait()
+	if s.runs != 3 {
+		t.Fatalf("60 requests with 3 keys on two replicas ran %d times", s.runs)
+	}
+}
+
+// ownSchema returns the address of a fresh PostgreSQL schema, dropped when the
+// test ends.
+func ownSchema(t *testing.T, address string) string {
+	t.Helper()
+	db, err := store.Open(t.Context(), address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	name := "server_test_" + strings.ReplaceAll(ident.New(ident.Request), "-", "")
+	exec := func(ctx context.Context, query string) {
+		if err := db.Update(ctx, func(ctx context.Context, tx *store.Tx) error {
+			_, err := tx.Exec(ctx, query)
+			return err
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	exec(t.Context(), `CREATE SCHEMA `+name)
+	t.Cleanup(func() {
+		exec(context.Background(), `DROP SCHEMA `+name+` CASCADE`)
+		db.Close()
+	})
+	u, err := url.Parse(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	q := u.Query()
+	q.Set("search_path", name)
+	u.RawQuery = q.Encode()
+	return u.String()
 }
 
 func TestAPanicFreesTheKey(t *testing.T) {

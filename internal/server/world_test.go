@@ -80,8 +80,14 @@ const testPassword = "correct horse battery"
 // services, and what they need, to the server's configuration.
 func newWorld(t *testing.T, change ...func(*world, *Config)) *world {
 	t.Helper()
+	return newWorldOn(t, "sqlite:"+filepath.Join(t.TempDir(), "suanli.db"), change...)
+}
+
+// newWorldOn is newWorld on an empty database.
+func newWorldOn(t *testing.T, address string, change ...func(*world, *Config)) *world {
+	t.Helper()
 	ctx := t.Context()
-	db, err := store.Open(ctx, "sqlite:"+filepath.Join(t.TempDir(), "suanli.db"))
+	db, err := store.Open(ctx, address)
 	if err != nil {
 		t.Fatal(err)
 	}
