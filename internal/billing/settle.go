@@ -127,17 +127,17 @@ func (s *Service) enforce(ctx context.Context, tx *store.Tx, a *accountRow, leas
 		if c == nil || !c.limit.IsZero() {
 			continue
 		}
-		end := o.caps[l.id]
-		if over {
-			end = earliest(end, o.until)
+		end, reason := o.caps[l.id], ReasonSpendingCap
+		if over && (end.IsZero() || !o.until.After(end)) {
+			end, reason = o.until, ReasonBalance
 		}
 		if end.IsZero() || end.After(now) {
 			continue
 		}
 		// What is posted stays posted.
-		c.limit = latest(end, c.start, earliest(l.settled, now))
-		if _, err := tx.Exec(ctx, `UPDATE billing_intervals SET limit_at = ? WHERE lease_id = ? AND meter = ? AND number = ?`,
-			store.Micros(c.limit), l.id, string(c.meter), c.number); err != nil {
+		c.limit, c.limitReason = latest(end, c.start, earliest(l.settled, now)), reason
+		if _, err := tx.Exec(ctx, `UPDATE billing_intervals SET limit_at = ?, limit_reason = ? WHERE lease_id = ? AND meter = ? AND number = ?`,
+			store.Micros(c.limit), string(reason), l.id, string(c.meter), c.number); err != nil {
 			return fmt.Errorf("limit lease %s: %w", l.id, err)
 		}
 	}
@@ -234,11 +234,7 @@ func (s *Service) watchAccount(ctx context.Context, accountID string, now time.T
 			if c == nil || c.limit.IsZero() || c.limit.After(now) {
 				continue
 			}
-			reason := ReasonBalance
-			if a.exhaustedAt.IsZero() && l.cap > 0 {
-				reason = ReasonSpendingCap
-			}
-			orders = append(orders, order{l.id, reason})
+			orders = append(orders, order{l.id, c.limitReason})
 			fresh = true
 		}
 		if !a.exhaustedAt.IsZero() && !now.Before(a.exhaustedAt.Add(s.cfg.Grace)) {
