@@ -127,7 +127,7 @@ func (a *API) registerSessions() {
 func (a *API) registerUsers() {
 	register(a, operation{
 		ID: "listUsers", Method: http.MethodGet, Path: "/v1/users", Summary: "List the account's users", Tag: tagAccount, Action: account.ReadAccount,
-	}, func(ctx context.Context, p account.Principal, in *paging) (*body[page[api.User]], error) {
+	}, func(ctx context.Context, p account.Principal, in *Paging) (*body[page[api.User]], error) {
 		list, err := a.Accounts.Users(ctx, p.AccountID, in.Cursor, in.Limit+1)
 		if err != nil {
 			return nil, err
@@ -158,8 +158,8 @@ func (a *API) registerUsers() {
 	register(a, operation{
 		ID: "updateUser", Method: http.MethodPatch, Path: "/v1/users/{user_id}", Summary: "Change a user", Tag: tagAccount, Action: account.WriteAccount,
 	}, func(ctx context.Context, p account.Principal, in *struct {
-		userPath
-		body[api.UpdateUser]
+		UserID string `path:"user_id" maxLength:"64"`
+		Body   api.UpdateUser
 	}) (*body[api.User], error) {
 		c := account.UpdateUser{Name: in.Body.Name, Disabled: in.Body.Disabled, Operator: in.Body.Operator, Password: in.Body.Password, ResetTOTP: in.Body.ResetTOTP}
 		if in.Body.Role != nil {
@@ -180,7 +180,7 @@ func (a *API) registerUsers() {
 	register(a, operation{
 		ID: "listAudit", Method: http.MethodGet, Path: "/v1/audit", Summary: "Read the account's audit log", Tag: tagAccount, Action: account.WriteAccount,
 		Description: "Every write, newest first.",
-	}, func(ctx context.Context, p account.Principal, in *paging) (*body[page[api.AuditEntry]], error) {
+	}, func(ctx context.Context, p account.Principal, in *Paging) (*body[page[api.AuditEntry]], error) {
 		list, err := a.Accounts.AuditLog(ctx, p.AccountID, in.Cursor, in.Limit+1)
 		if err != nil {
 			return nil, err
@@ -196,7 +196,7 @@ func (a *API) registerKeys() {
 	register(a, operation{
 		ID: "listApiKeys", Method: http.MethodGet, Path: "/v1/api-keys", Summary: "List API keys", Tag: tagKeys, Action: account.ReadAccount,
 		Description: "Your own; those of the whole account if you may manage it.",
-	}, func(ctx context.Context, p account.Principal, in *paging) (*body[page[api.APIKey]], error) {
+	}, func(ctx context.Context, p account.Principal, in *Paging) (*body[page[api.APIKey]], error) {
 		list, err := a.Accounts.APIKeys(ctx, p, in.Cursor, in.Limit+1)
 		if err != nil {
 			return nil, err
@@ -224,7 +224,7 @@ func (a *API) registerKeys() {
 	})
 	register(a, operation{
 		ID: "listSshKeys", Method: http.MethodGet, Path: "/v1/ssh-keys", Summary: "List the account's SSH keys", Tag: tagKeys, Action: account.ReadAccount,
-	}, func(ctx context.Context, p account.Principal, in *paging) (*body[page[api.SSHKey]], error) {
+	}, func(ctx context.Context, p account.Principal, in *Paging) (*body[page[api.SSHKey]], error) {
 		list, err := a.Accounts.SSHKeys(ctx, p.AccountID, in.Cursor, in.Limit+1)
 		if err != nil {
 			return nil, err
@@ -270,7 +270,7 @@ func (a *API) registerAccounts() {
 	const tag = "Operator"
 	register(a, operation{
 		ID: "listAccounts", Method: http.MethodGet, Path: "/v1/operator/accounts", Summary: "List all accounts", Tag: tag, Action: account.Operate,
-	}, func(ctx context.Context, _ account.Principal, in *paging) (*body[page[api.Account]], error) {
+	}, func(ctx context.Context, _ account.Principal, in *Paging) (*body[page[api.Account]], error) {
 		list, err := a.Accounts.Accounts(ctx, in.Cursor, in.Limit+1)
 		if err != nil {
 			return nil, err
@@ -302,8 +302,8 @@ func (a *API) registerAccounts() {
 		ID: "updateAnyAccount", Method: http.MethodPatch, Path: "/v1/operator/accounts/{account_id}", Summary: "Change an account", Tag: tag, Action: account.Operate,
 		Description: "Quotas and suspension too.",
 	}, func(ctx context.Context, p account.Principal, in *struct {
-		accountPath
-		body[api.UpdateAnyAccount]
+		AccountID string `path:"account_id" maxLength:"64"`
+		Body      api.UpdateAnyAccount
 	}) (*body[api.Account], error) {
 		b := in.Body
 		acc, err := a.Accounts.UpdateAccount(ctx, p, in.AccountID, account.UpdateAccount{

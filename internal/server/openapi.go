@@ -64,11 +64,13 @@ func (s *Server) humaConfig() huma.Config {
 
 // problemResponse describes every answer that is not a success.
 func (a *API) problemResponse() *huma.Response {
-	schema := huma.SchemaFromType(a.huma.OpenAPI().Components.Schemas, problemType)
+	schema := a.huma.OpenAPI().Components.Schemas.Schema(problemType, true, "Problem")
 	return &huma.Response{Description: "A problem", Content: map[string]*huma.MediaType{"application/problem+json": {Schema: schema}}}
 }
 
 func (s *Server) renderDocument() ([]byte, error) {
+	// huma describes its own error type, which no response of ours is.
+	delete(s.huma.OpenAPI().Components.Schemas.Map(), "ErrorModel")
 	return json.Marshal(s.huma.OpenAPI())
 }
 

@@ -2,7 +2,9 @@ package server
 
 import (
 	"context"
+	"fmt"
 	"net/http"
+	"reflect"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
@@ -39,8 +41,8 @@ type body[T any] struct {
 	Body T
 }
 
-// paging is embedded in the input of operations that return a page.
-type paging struct {
+// Paging is embedded in the input of operations that return a page.
+type Paging struct {
 	Limit  int    `query:"limit" minimum:"1" maximum:"200" default:"50" doc:"How many items at most"`
 	Cursor string `query:"cursor" maxLength:"200" doc:"The next_cursor of the page before; empty for the first page"`
 }
@@ -65,7 +67,7 @@ type none struct{}
 // register adds an endpoint. The handler runs only for a principal who may do
 // op.Action; it must look only in that principal's account.
 func register[I, O any](a *API, op operation, handler func(context.Context, account.Principal, *I) (*O, error)) {
-	h := a.describe(op)
+	h := a.describe(op, reflect.TypeFor[I]())
 	huma.Register(a.huma, h, func(ctx context.Context, in *I) (*O, error) {
 		out, err := handler(ctx, principalFrom(ctx), in)
 		if err != nil {
@@ -80,7 +82,7 @@ func register[I, O any](a *API, op operation, handler func(context.Context, acco
 // any other; an error that it returns before it wrote anything becomes a
 // problem, and one after that ends the response.
 func registerStream[I any](a *API, op operation, contentType string, handler func(http.ResponseWriter, *http.Request, account.Principal, *I) error) {
-	h := a.describe(op)
+	h := a.describe(op, reflect.TypeFor[I]())
 	h.Responses["200"] = &huma.Response{Description: http.StatusText(http.StatusOK), Content: map[string]*huma.MediaType{contentType: {}}}
 	huma.Register(a.huma, h, func(_ context.Context, in *I) (*huma.StreamResponse, error) {
 		return &huma.StreamResponse{Body: func(ctx huma.Context) {
@@ -98,7 +100,13 @@ func registerStream[I any](a *API, op operation, contentType string, handler fun
 }
 
 // describe notes the operation and returns it in huma's terms, guarded.
-func (a *API) describe(op operation) huma.Operation {
+func (a *API) describe(op operation, input reflect.Type) huma.Operation {
+	for f := range input.Fields() {
+		if !f.IsExported() {
+			// huma passes over it in silence, and the parameters in it stay empty.
+			panic(fmt.Sprintf("operation %s: the field %s of its input is not exported, so it would never be filled", op.ID, f.Name))
+		}
+	}
 	a.operations = append(a.operations, op)
 	h := huma.Operation{
 		OperationID: op.ID, Method: op.Method, Path: op.Path, Summary: op.Summary, Description: op.Description,

@@ -2,9 +2,11 @@ package server
 
 import (
 	"bytes"
+	"crypto/ed25519"
 
 	"encoding/json"
 
+	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
@@ -13,8 +15,11 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
+
+	"golang.org/x/crypto/ssh"
 
 	"suanli.dev/api"
 	"suanli.dev/internal/account"
@@ -48,6 +53,9 @@ type world struct {
 	server   *Server
 	url      string
 	log      *lockedBuffer
+
+	count atomic.Int64
+	extra []func(*API) // registrations of operations that only a test has
 
 	operator person // of an account of its own
 	ada      person // owner of the first tenant
@@ -97,6 +105,9 @@ func newWorld(t *testing.T, change ...func(*world, *Config)) *world {
 		c(w, &cfg)
 	}
 	w.server = New(cfg)
+	for _, register := range w.extra {
+		register(w.server.API)
+	}
 	if err := w.server.Migrate(ctx); err != nil {
 		t.Fatal(err)
 	}
@@ -136,7 +147,8 @@ func (w *world) newUser(by person, email string, role account.Role) person {
 
 func (w *world) signIn(email string) person {
 	w.t.Helper()
-	ctx := w.t.Context()
+	// Each from an address of its own, so that many sign-ins are not throttled.
+	ctx := account.WithOrigin(w.t.Context(), account.Origin{IP: fmt.Sprint("test ", w.serial())})
 	s, err := w.accounts.SignIn(ctx, email, testPassword, "")
 	if err != nil {
 		w.t.Fatal(err)
@@ -161,6 +173,23 @@ func (w *world) newKey(p person, scopes ...string) string {
 		w.t.Fatal(err)
 	}
 	return k.Secret
+}
+
+// serial returns another number each time.
+func (w *world) serial() int64 { return w.count.Add(1) }
+
+// newSSHKey returns a fresh public key in the format of authorized_keys.
+func newSSHKey(t *testing.T) string {
+	t.Helper()
+	pub, _, err := ed25519.GenerateKey(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	key, err := ssh.NewPublicKey(pub)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.TrimSpace(string(ssh.MarshalAuthorizedKey(key)))
 }
 
 // reply is an answer, read to its end.
