@@ -1,0 +1,194 @@
+package fleet
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+	"time"
+
+	"suanli.dev/internal/account"
+	"suanli.dev/internal/fault"
+	"suanli.dev/internal/ident"
+	"suanli.dev/internal/protocol"
+	"suanli.dev/internal/store"
+)
+
+// JoinToken is what a new join token is made with.
+type JoinToken struct {
+	Name               string // of the host; empty: the host's own
+	Region, Zone, Rack string // empty: the operator's defaults
+	// Lifetime is how long it may be used; 0: one hour. At most 30 days.
+	Lifetime time.Duration
+}
+
+// CreateJoinToken makes a token that lets one host join p's account, once. It
+// is stored as a hash and cannot be shown again.
+func (s *Service) CreateJoinToken(ctx context.Context, p account.Principal, t JoinToken) (token string, expires time.Time, err error) {
+	if t.Lifetime == 0 {
+		t.Lifetime = time.Hour
+	}
+	if t.Lifetime < time.Minute || t.Lifetime > 30*24*time.Hour {
+		return "", time.Time{}, fault.New(fault.Invalid, "bad_lifetime",
+			"a join token for %s was asked for; it can be used for 1 minute to 30 days", t.Lifetime).At("body.expires_in_seconds")
+	}
+	if t.Region == "" {
+		if t.Zone != "" {
+			return "", time.Time{}, fault.New(fault.Invalid, "unknown_zone", "zone %q was given without its region; give both", t.Zone).At("body.region")
+		}
+		t.Region, t.Zone = s.cfg.Defaults.Region, s.cfg.Defaults.Zone
+	}
+	if !s.cfg.Catalog.HasZone(t.Region, t.Zone) {
+		return "", time.Time{}, fault.New(fault.Invalid, "unknown_zone",
+			"there is no region %q with zone %q; the operator lists them in regions.yaml, and GET /v1/regions shows them", t.Region, t.Zone).At("body.zone")
+	}
+	if len(t.Name) > 100 || len(t.Rack) > 100 {
+		return "", time.Time{}, fault.New(fault.Invalid, "too_long", "a host's name and rack can have up to 100 bytes").At("body.name")
+	}
+	var secret [24]byte
+	rand.Read(secret[:])
+	token = "join-" + hex.EncodeToString(secret[:])
+	now := s.clock()
+	expires = now.Add(t.Lifetime).UTC()
+	id := ident.New(ident.Token)
+	err = s.cfg.DB.Update(ctx, func(ctx context.Context, tx *store.Tx) error {
+		_, err := tx.Exec(ctx, `INSERT INTO fleet_join_tokens (id, account_id, token_hash, name, region, zone, rack, created_by, created_at, expires_at)
+			VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+			id, p.AccountID, hashToken(token), t.Name, t.Region, t.Zone, t.Rack, p.UserID, store.Micros(now), store.Micros(expires))
+		if err != nil {
+			return err
+		}
+		return s.audit(ctx, tx, p, "host.create_join_token", id, map[string]string{"region": t.Region, "zone": t.Zone})
+	})
+	if err != nil {
+		return "", time.Time{}, fmt.Errorf("create join token: %w", err)
+	}
+	if s.cfg.TokenSuffix != "" {
+		token += "." + s.cfg.TokenSuffix
+	}
+	return token, expires, nil
+}
+
+func hashToken(token string) string {
+	secret, _, _ := strings.Cut(token, ".")
+	sum := sha256.Sum256([]byte(secret))
+	return hex.EncodeToString(sum[:])
+}
+
+func (s *Service) audit(ctx context.Context, tx *store.Tx, p account.Principal, action, subject string, detail any) error {
+	if s.cfg.Audit == nil {
+		return nil
+	}
+	return s.cfg.Audit(ctx, tx, p, action, subject, detail)
+}
+
+// busKey is a NATS user's public key.
+var busKey = regexp.MustCompile(`^U[A-Z2-7]{55}$`)
+
+// Enrol lets a host join with a one-time token. sign makes its client
+// certificate from its certificate request. The caller completes the reply with
+// the authority and the address to dial. Repeating an enrolment whose answer was
+// lost, with the same token and key, gives the same host.
+func (s *Service) Enrol(ctx context.Context, r protocol.EnrolRequest, sign func(csr, hostID string) (certificate string, err error)) (protocol.EnrolReply, error) {
+	var none protocol.EnrolReply
+	if r.Version != protocol.Version {
+		return none, fault.New(fault.Invalid, "version_unsupported",
+			"this agent (build %q) speaks protocol version %d and the cloud speaks %d; install the agent of the cloud's own release", r.Build, r.Version, protocol.Version).At("body.version")
+	}
+	if r.Simulated && !s.cfg.AllowSimulated {
+		return none, fault.New(fault.Forbidden, "simulated_refused",
+			"this host would offer simulated GPUs, which this cloud does not allow; join without --simulate, or start the cloud with simulated hosts allowed")
+	}
+	if !busKey.MatchString(r.BusKey) {
+		return none, fault.New(fault.Invalid, "bad_bus_key", "bus_key is not a public user key (56 characters that start with U)").At("body.bus_key")
+	}
+	if len(r.Name) > 100 || len(r.Build) > 100 {
+		return none, fault.New(fault.Invalid, "too_long", "name and build can have up to 100 bytes").At("body.name")
+	}
+	fresh := ident.New(ident.Host)
+	var hostID string
+	err := s.cfg.DB.Update(ctx, func(ctx context.Context, tx *store.Tx) (err error) {
+		hostID, err = s.enrol(ctx, tx, r, fresh)
+		return err
+	})
+	if err != nil {
+		if _, ok := fault.As(err); ok {
+			return none, err
+		}
+		return none, fmt.Errorf("enrol host: %w", err)
+	}
+	certificate, err := sign(r.CSR, hostID)
+	if err != nil {
+		return none, fault.New(fault.Invalid, "bad_csr", "the certificate request cannot be signed: %w", err).At("body.csr")
+	}
+	if err := s.reload(ctx, hostID); err != nil {
+		return none, fmt.Errorf("enrol host: %w", err)
+	}
+	s.log.InfoContext(ctx, "host enrolled", "host_id", hostID, "name", r.Name, "simulated", r.Simulated)
+	return protocol.EnrolReply{HostID: hostID, Certificate: certificate}, nil
+}
+
+func (s *Service) enrol(ctx context.Context, tx *store.Tx, r protocol.EnrolRequest, hostID string) (string, error) {
+	now := s.clock()
+	hash := hashToken(r.Token)
+	var t struct{ id, account, name, region, zone, rack, key, host string }
+	var expires, used int64
+	err := tx.QueryRow(ctx, `SELECT id, account_id, name, region, zone, rack, bus_key, host_id, expires_at, used_at
+		FROM fleet_join_tokens WHERE token_hash = ?`+tx.ForUpdate(), hash).
+		Scan(&t.id, &t.account, &t.name, &t.region, &t.zone, &t.rack, &t.key, &t.host, &expires, &used)
+	switch {
+	case errors.Is(err, store.ErrNoRows):
+		return "", fault.New(fault.Unauthorized, "join_token_invalid", "this join token is not known here; make one with: suanli host join-token")
+	case err != nil:
+		return "", err
+	case used != 0 && t.key == r.BusKey:
+		return t.host, nil
+	case used != 0:
+		return "", fault.New(fault.Conflict, "join_token_used", "this join token was used by another machine; each lets one machine join, make a new one with: suanli host join-token")
+	case now.After(store.Time(expires)):
+		return "", fault.New(fault.Unauthorized, "join_token_expired", "this join token expired at %s; make a new one with: suanli host join-token", store.Time(expires).Format(time.RFC3339))
+	}
+	name := t.name
+	if name == "" {
+		name = r.Name
+	}
+	simulated := int64(0)
+	if r.Simulated {
+		simulated = 1
+	}
+	listing, err := json.Marshal(Listing{})
+	if err != nil {
+		return "", err
+	}
+	var owner string
+	var wasSimulated int64
+	err = tx.QueryRow(ctx, `SELECT id, account_id, simulated FROM fleet_hosts WHERE bus_key = ?`, r.BusKey).Scan(&hostID, &owner, &wasSimulated)
+	switch {
+	case errors.Is(err, store.ErrNoRows):
+		_, err = tx.Exec(ctx, `INSERT INTO fleet_hosts (id, account_id, name, region, zone, rack, bus_key, build, simulated, created_at, listing)
+			VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+			hostID, t.account, name, t.region, t.zone, t.rack, r.BusKey, r.Build, simulated, store.Micros(now), string(listing))
+	case err != nil:
+		return "", err
+	case owner != t.account:
+		return "", fault.New(fault.Conflict, "host_enrolled", "this machine's key belongs to a host of another account; remove the agent's state folder to join as a new host")
+	case wasSimulated != simulated:
+		return "", fault.New(fault.Conflict, "host_enrolled", "this machine joined before, and simulated and real hardware cannot be exchanged; remove the agent's state folder to join as a new host")
+	default:
+		_, err = tx.Exec(ctx, `UPDATE fleet_hosts SET name = ?, region = ?, zone = ?, rack = ?, build = ? WHERE id = ?`,
+			name, t.region, t.zone, t.rack, r.Build, hostID)
+	}
+	if err != nil {
+		return "", err
+	}
+	_, err = tx.Exec(ctx, `UPDATE fleet_join_tokens SET used_at = ?, bus_key = ?, host_id = ? WHERE id = ?`, store.Micros(now), r.BusKey, hostID, t.id)
+	if err != nil {
+		return "", err
+	}
+	return hostID, s.audit(ctx, tx, account.Principal{AccountID: t.account}, "host.enrol", hostID, map[string]any{"name": name, "simulated": r.Simulated})
+}

@@ -1,0 +1,301 @@
+package fleet
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"suanli.dev/internal/catalog"
+	"suanli.dev/internal/fault"
+	"suanli.dev/internal/money"
+)
+
+// DefaultDiskGiB is the size of disk that prices include when none was asked for.
+const DefaultDiskGiB = 20
+
+// hoursPerMonth turns a monthly storage price into the hourly one that is shown
+// with an offer: 365 days in twelve months. Bills go by real months.
+const hoursPerMonth = 730
+
+// Offer is one bundle that can be rented now.
+type Offer struct {
+	ID         string // "<host id>.<GPU model>.<count>"; "<host id>.cpu.<count>" without GPUs
+	HostID     string
+	ProviderID string // account
+	HostName   string
+	Region     string
+	Zone       string
+	Rack       string
+
+	GPUModel          string // empty: CPU only
+	GPUVendor         string
+	GPUArchitecture   string
+	GPUCount          int
+	VRAMMiB           int64 // of each GPU
+	ComputeCapability string
+	Driver            string
+	MaxCUDA           string
+	NVLink            bool // among the GPUs of the model on this host
+	PCIeGen           int
+	PCIeWidth         int
+	FP32DeciTFLOPS    int // tenths, of each GPU; 0: not known
+	FP16DeciTFLOPS    int
+	BandwidthGBs      int // of each GPU's memory; 0: not known
+
+	CPUModel        string
+	CPUArchitecture string
+	CPUMillis       int64
+	MemoryMiB       int64
+	DiskGiB         int64 // asked for, and in the price
+	MaxDiskGiB      int64
+	DiskReadMBps    int64
+	DiskWriteMBps   int64
+	NetDownMbps     int64
+	NetUpMbps       int64
+	DirectPorts     bool
+	Isolation       []string
+
+	Price            Price
+	ReliabilityBasis int64 // basis points
+	Simulated        bool
+}
+
+// Price is what an offer costs: all that a tariff is made from, and the sums
+// that are shown.
+type Price struct {
+	Currency              money.Currency
+	Compute               money.Rate // per hour, the whole bundle
+	Storage               money.Rate // per GiB and month
+	Egress                money.Rate // per 10⁹ bytes
+	Granularity           string     // "second", "minute", "hour"
+	MinimumSeconds        int64
+	CommissionBasisPoints int64
+
+	ComputePerHour money.Amount
+	StoragePerHour money.Amount // of DiskGiB
+	PerHour        money.Amount // both
+}
+
+// entry is what the index keeps of a host that has offers. It is immutable.
+type entry struct {
+	hostID, providerID, name string
+	region, zone, rack       string
+	cpuModel, cpuArch        string
+	diskMiB                  int64
+	diskRead, diskWrite      int64
+	netDown, netUp           int64
+	directPorts, simulated   bool
+	isolation                []string
+	reliability              int64
+	storage, egress          money.Rate
+	groups                   []group // by model
+}
+
+// group is the offers of one GPU model on one host, or those without GPUs.
+type group struct {
+	model      string // empty: CPU only
+	facts      catalog.Model
+	vramMiB    int64
+	capability string
+	driver     string
+	maxCUDA    string
+	nvlink     bool
+	pcieGen    int
+	pcieWidth  int
+	// A bundle of n units has n/units of each.
+	units     int
+	cpuMillis int64
+	memoryMiB int64
+	rate      money.Rate // per unit and hour
+	counts    []int      // of units in the bundles on offer, rising
+}
+
+// publish computes a host's offers again and puts them into the index.
+func (s *Service) publish(hostID string) {
+	// Under the lock from reading to writing, so that the later state wins.
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	s.index.put(hostID, s.entry(s.hosts[hostID]))
+}
+
+// republish computes all offers again, as scores and windows change with time.
+func (s *Service) republish() {
+	s.mu.RLock()
+	ids := make([]string, 0, len(s.hosts))
+	for id := range s.hosts {
+		ids = append(ids, id)
+	}
+	s.mu.RUnlock()
+	for _, id := range ids {
+		s.publish(id)
+	}
+}
+
+// entry returns what to offer of a host, or nil. It needs s.mu.
+func (s *Service) entry(h *host) *entry {
+	if h == nil {
+		return nil
+	}
+	if state, _ := s.state(h); state != StateListed && state != StateDegraded {
+		return nil
+	}
+	r, inv := h.record, h.record.Inventory
+	t := s.terms(r.Listing)
+	picture := r.snapshot()
+	e := &entry{
+		hostID: r.ID, providerID: r.AccountID, name: r.Name, region: r.Region, zone: r.Zone, rack: r.Rack,
+		cpuModel: inv.CPUModel, cpuArch: inv.Architecture, diskMiB: picture.DiskMiB,
+		diskRead: inv.SelfTest.DiskReadMBps, diskWrite: inv.SelfTest.DiskWriteMBps, netDown: inv.SelfTest.NetDownMbps, netUp: inv.SelfTest.NetUpMbps,
+		directPorts: inv.DirectPorts != nil, simulated: r.Simulated, isolation: inv.Isolation,
+		reliability: s.reliability(h), storage: t.storage, egress: t.egress,
+	}
+	c := r.capacity()
+	if len(inv.GPUs) == 0 {
+		// Powers of two, and whatever the host has in whole CPUs.
+		g := group{units: inv.CPUs, cpuMillis: c.CPUMillis, memoryMiB: c.MemoryMiB, rate: t.cpu}
+		for n := 1; n <= inv.CPUs; n *= 2 {
+			g.offer(n, picture.CPUMillis, picture.MemoryMiB)
+		}
+		g.offer(inv.CPUs, picture.CPUMillis, picture.MemoryMiB)
+		if len(g.counts) > 0 {
+			e.groups = append(e.groups, g)
+		}
+	}
+	free := map[string]int{}
+	for _, g := range picture.GPUs {
+		if g.Free {
+			free[g.Model]++
+		}
+	}
+	for _, rep := range inv.GPUs {
+		facts, known := s.cfg.Catalog.Lookup(rep.Name, rep.VRAMMiB)
+		n := free[facts.Name]
+		delete(free, facts.Name) // one group a model
+		if n == 0 {
+			continue
+		}
+		g := group{
+			model: facts.Name, vramMiB: rep.VRAMMiB, capability: rep.ComputeCapability, driver: rep.Driver, maxCUDA: rep.MaxCUDA,
+			nvlink: len(rep.NVLinks) > 0, pcieGen: rep.PCIeGen, pcieWidth: rep.PCIeWidth,
+			units: len(inv.GPUs), cpuMillis: c.CPUMillis, memoryMiB: c.MemoryMiB, rate: t.gpu(facts.Name), facts: facts,
+		}
+		if !known {
+			g.facts = catalog.Model{Vendor: string(rep.Vendor)}
+		}
+		for i := max(1, r.Listing.MinGPUs); i <= n; i++ {
+			g.offer(i, picture.CPUMillis, picture.MemoryMiB)
+		}
+		if len(g.counts) > 0 {
+			e.groups = append(e.groups, g)
+		}
+	}
+	if len(e.groups) == 0 || e.diskMiB < 1024 {
+		return nil
+	}
+	slices.SortFunc(e.groups, func(a, b group) int { return strings.Compare(a.model, b.model) })
+	return e
+}
+
+// offer adds a bundle of n units if its share of CPU and memory is free.
+func (g *group) offer(n int, freeCPU, freeMemory int64) {
+	if slices.Contains(g.counts, n) || g.share(g.cpuMillis, n) > freeCPU || g.share(g.memoryMiB, n) > freeMemory || g.share(g.cpuMillis, n) == 0 {
+		return
+	}
+	g.counts = append(g.counts, n)
+}
+
+func (g *group) share(total int64, n int) int64 { return total * int64(n) / int64(g.units) }
+
+// slug makes a model's name fit for an offer's ID and a path.
+func slug(model string) string {
+	if model == "" {
+		return "cpu"
+	}
+	return strings.Map(func(c rune) rune {
+		switch {
+		case c >= 'a' && c <= 'z', c >= '0' && c <= '9':
+			return c
+		case c >= 'A' && c <= 'Z':
+			return c + 'a' - 'A'
+		}
+		return '-'
+	}, model)
+}
+
+// offer builds the offer of a bundle. Errors are overflows of money, which the
+// limits of prices and sizes exclude.
+func (s *Service) offer(e *entry, g *group, count int, diskGiB int64) (Offer, error) {
+	d := s.cfg.Defaults
+	o := Offer{
+		ID: e.hostID + "." + slug(g.model) + "." + strconv.Itoa(count), HostID: e.hostID, ProviderID: e.providerID, HostName: e.name,
+		Region: e.region, Zone: e.zone, Rack: e.rack,
+		CPUModel: e.cpuModel, CPUArchitecture: e.cpuArch, CPUMillis: g.share(g.cpuMillis, count), MemoryMiB: g.share(g.memoryMiB, count),
+		DiskGiB: diskGiB, MaxDiskGiB: e.diskMiB / 1024, DiskReadMBps: e.diskRead, DiskWriteMBps: e.diskWrite,
+		NetDownMbps: e.netDown, NetUpMbps: e.netUp, DirectPorts: e.directPorts, Isolation: e.isolation,
+		ReliabilityBasis: e.reliability, Simulated: e.simulated,
+		Price: Price{
+			Currency: d.Currency, Compute: g.rate * money.Rate(count), Storage: e.storage, Egress: e.egress,
+			Granularity: d.Granularity, MinimumSeconds: d.MinimumSeconds, CommissionBasisPoints: d.CommissionBasisPoints,
+		},
+	}
+	if g.model != "" {
+		o.GPUModel, o.GPUCount, o.GPUVendor, o.GPUArchitecture = g.model, count, g.facts.Vendor, g.facts.Architecture
+		o.VRAMMiB, o.ComputeCapability, o.Driver, o.MaxCUDA = g.vramMiB, g.capability, g.driver, g.maxCUDA
+		o.NVLink, o.PCIeGen, o.PCIeWidth = g.nvlink, g.pcieGen, g.pcieWidth
+		o.FP32DeciTFLOPS, o.FP16DeciTFLOPS, o.BandwidthGBs = g.facts.FP32DeciTFLOPS, g.facts.FP16DeciTFLOPS, g.facts.BandwidthGBs
+	}
+	var err error
+	if o.Price.ComputePerHour, err = o.Price.Compute.Times(1, 1); err != nil {
+		return Offer{}, fmt.Errorf("price of offer %s: %w", o.ID, err)
+	}
+	if o.Price.StoragePerHour, err = o.Price.Storage.Times(diskGiB, hoursPerMonth); err != nil {
+		return Offer{}, fmt.Errorf("price of offer %s: %w", o.ID, err)
+	}
+	if o.Price.PerHour, err = o.Price.ComputePerHour.Add(o.Price.StoragePerHour); err != nil {
+		return Offer{}, fmt.Errorf("price of offer %s: %w", o.ID, err)
+	}
+	return o, nil
+}
+
+// Offer returns an offer by its ID as it is now, priced with diskGiB of disk (0:
+// DefaultDiskGiB). If it is not there any more that is a fault "offer_gone".
+func (s *Service) Offer(_ context.Context, offerID string, diskGiB int64) (Offer, error) {
+	gone := fault.New(fault.Gone, "offer_gone", "the offer %q is taken or withdrawn; search again", offerID)
+	parts := strings.Split(offerID, ".")
+	if len(parts) != 3 {
+		return Offer{}, fault.New(fault.NotFound, "offer_not_found", "%q is not the ID of an offer; search shows them", offerID)
+	}
+	count, err := strconv.Atoi(parts[2])
+	if err != nil {
+		return Offer{}, fault.New(fault.NotFound, "offer_not_found", "%q is not the ID of an offer; search shows them", offerID)
+	}
+	if diskGiB, err = checkDisk(diskGiB); err != nil {
+		return Offer{}, err
+	}
+	e := s.index.entry(parts[0])
+	if e == nil {
+		return Offer{}, gone
+	}
+	for i := range e.groups {
+		g := &e.groups[i]
+		if slug(g.model) == parts[1] && slices.Contains(g.counts, count) {
+			if diskGiB > e.diskMiB/1024 {
+				return Offer{}, fault.New(fault.Conflict, "disk_too_big", "%d GiB of disk were asked for; the host of this offer has %d free", diskGiB, e.diskMiB/1024).At("body.disk_gib")
+			}
+			return s.offer(e, g, count, diskGiB)
+		}
+	}
+	return Offer{}, gone
+}
+
+func checkDisk(diskGiB int64) (int64, error) {
+	if diskGiB == 0 {
+		return DefaultDiskGiB, nil
+	}
+	if diskGiB < 1 || diskGiB > maxDiskMiB/1024 {
+		return 0, fault.New(fault.Invalid, "bad_disk", "%d GiB of disk were asked for; want 1 to %d", diskGiB, int64(maxDiskMiB/1024)).At("disk_gib")
+	}
+	return diskGiB, nil
+}

@@ -1,0 +1,11 @@
+// Package placement decides which GPUs a request gets. It is pure: it takes a
+// picture of hosts and a request and returns a choice or the reasons for none;
+// the same input always gives the same answer. It reserves nothing. Whoever
+// commits the choice must be ready to find it taken.
+//
+// Of all sets of free GPUs of the right model it prefers, in this order: those
+// joined by NVLink or a switch (an island), those on one NUMA node, those with
+// the most links between them, and then the set that leaves the least behind in
+// the islands that it breaks, so that large islands stay whole for large
+// requests.
+package placement
