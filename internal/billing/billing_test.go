@@ -99,6 +99,25 @@ func TestARestartForgetsNothingThatWasCharged(t *testing.T) {
 	})
 }
 
+// After a restart nothing is known of a host; that something else of the lease is
+// posted must not count as a sign of life.
+func TestPostingStorageIsNoSignOfLife(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, w *world) {
+		w.deposit("ac-renter", "100")
+		w.begin(w.terms("ls-1", func(_ *pricing.Tariff, r *pricing.Request) { r.DiskGiB = 744 }))
+		w.startStorage("ls-1", w.clock())
+		w.startCompute("ls-1", w.clock())
+		w.restart()
+		w.pass(2 * time.Hour)
+		w.settle()
+		w.settle()
+		if b := w.bill("ls-1"); b.Total.String() != "0.700000" {
+			t.Errorf("total %s, want 0.700000 for two hours of disk", b.Total)
+		}
+	})
+}
+
 func TestRepeatsAndStaleReportsChangeNothing(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, w *world) {

@@ -74,7 +74,9 @@ func (s *Service) charge(ctx context.Context, tx *store.Tx, a *accountRow, l *le
 	}
 	// The sign of life that was relied on must survive a restart, or what is due
 	// would fall under what is posted.
-	l.confirmed = latest(l.confirmed, earliest(s.lastAlive(l.id), at))
+	if seen := s.lastAlive(l.id); !seen.IsZero() {
+		l.confirmed = latest(l.confirmed, earliest(seen, at))
+	}
 	l.settled = latest(l.settled, at)
 	if _, err := tx.Exec(ctx, `UPDATE billing_leases SET posted_compute = ?, posted_storage = ?, posted_egress = ?, confirmed_at = ?, settled_at = ? WHERE lease_id = ?`,
 		int64(l.posted[pricing.Compute]), int64(l.posted[pricing.Storage]), int64(l.posted[pricing.Egress]),
