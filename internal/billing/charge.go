@@ -33,6 +33,8 @@ type leg struct {
 // posted, for each meter, with the provider's share and the platform's. The
 // caller holds the account's lock and saves it (see rebalance).
 func (s *Service) charge(ctx context.Context, tx *store.Tx, a *accountRow, l *leaseRow, at time.Time) error {
+	// A clock that was set back gives nothing back.
+	at = latest(at, l.settled)
 	due, err := pricing.Due(l.quote, s.usage(l, at))
 	if err != nil {
 		return fmt.Errorf("charge lease %s: %w", l.id, err)
