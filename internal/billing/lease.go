@@ -156,7 +156,7 @@ func (s *Service) start(ctx context.Context, tx *store.Tx, leaseID string, m pri
 	if !l.ended.IsZero() {
 		return fault.New(fault.Conflict, "lease_ended", "lease %s has ended; nothing of it can start", leaseID)
 	}
-	if _, err := tx.Exec(ctx, `INSERT INTO billing_intervals (lease_id, meter, number, asked_start, start_at, asked_end, end_at, limit_at) VALUES (?, ?, ?, ?, ?, 0, 0, 0)`,
+	if _, err := tx.Exec(ctx, `INSERT INTO billing_intervals (lease_id, meter, number, asked_start, start_at, asked_end, end_at, limit_at, limit_reason) VALUES (?, ?, ?, ?, ?, 0, 0, 0, '')`,
 		leaseID, string(m), number, store.Micros(at), store.Micros(start)); err != nil {
 		return fmt.Errorf("start %s of lease %s: %w", m, leaseID, err)
 	}

@@ -43,6 +43,7 @@ type Services struct {
 func (a *API) subjects() {
 	a.registerAccount()
 	a.registerLease()
+	a.registerBilling()
 }
 
 // Config is what a Server needs. Accounts is the one service without which

@@ -10,6 +10,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"suanli.dev/internal/account"
+	"suanli.dev/internal/billing"
 )
 
 // Document returns the OpenAPI document of a server with every subject,
@@ -31,7 +32,7 @@ func Document(version string) ([]byte, error) {
 // everything has each service, none of them usable: describing the endpoints
 // calls none.
 func everything() Services {
-	return Services{Accounts: &account.Service{}}
+	return Services{Accounts: &account.Service{}, Billing: &billing.Service{}}
 }
 
 func (s *Server) humaConfig() huma.Config {
