@@ -2,11 +2,14 @@ package server
 
 import (
 	"context"
-	"log/slog"
+	"fmt"
 	"net/http"
+	"reflect"
 
 	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humago"
 
+	"suanli.dev/api"
 	"suanli.dev/internal/account"
 	"suanli.dev/internal/fault"
 )
@@ -17,7 +20,9 @@ type operation struct {
 	Method  string
 	Path    string
 	Summary string
-	Tag     string
+	// Description says what the summary has no room for, in Markdown; optional.
+	Description string
+	Tag         string
 	// Action is what the caller must be allowed to do. Empty: anyone, without
 	// credentials.
 	Action account.Action
@@ -28,43 +33,136 @@ type operation struct {
 	Idempotent bool
 }
 
+// page is one page of a list, in the order of its cursor.
+type page[T any] = api.Page[T]
+
+// body is an input or output whose JSON is T.
+type body[T any] struct {
+	Body T
+}
+
+// Paging is embedded in the input of operations that return a page.
+type Paging struct {
+	Limit  int    `query:"limit" minimum:"1" maximum:"200" default:"50" doc:"How many items at most"`
+	Cursor string `query:"cursor" maxLength:"200" doc:"The next_cursor of the page before; empty for the first page"`
+}
+
+// paged turns up to limit+1 items, which is what the services are asked for,
+// into a page of limit. cursor returns an item's place in the order.
+func paged[S, T any](items []S, limit int, cursor func(S) string, convert func(S) T) *body[page[T]] {
+	out := &body[page[T]]{Body: page[T]{Items: make([]T, 0, min(limit, len(items)))}}
+	for i, item := range items {
+		if i == limit {
+			out.Body.NextCursor = cursor(items[i-1])
+			break
+		}
+		out.Body.Items = append(out.Body.Items, convert(item))
+	}
+	return out
+}
+
+// none is an input or output of nothing.
+type none struct{}
+
 // register adds an endpoint. The handler runs only for a principal who may do
 // op.Action; it must look only in that principal's account.
 func register[I, O any](a *API, op operation, handler func(context.Context, account.Principal, *I) (*O, error)) {
+	h := a.describe(op, reflect.TypeFor[I]())
+	huma.Register(a.huma, h, func(ctx context.Context, in *I) (*O, error) {
+		out, err := handler(ctx, principalFrom(ctx), in)
+		if err != nil {
+			return nil, problem(ctx, a.log, err)
+		}
+		return out, nil
+	})
+}
+
+// registerStream adds an endpoint whose answer is not one JSON value: a
+// download, a log that is followed, a WebSocket. The handler is guarded like
+// any other; an error that it returns before it wrote anything becomes a
+// problem, and one after that ends the response.
+func registerStream[I any](a *API, op operation, contentType string, handler func(http.ResponseWriter, *http.Request, account.Principal, *I) error) {
+	h := a.describe(op, reflect.TypeFor[I]())
+	h.Responses["200"] = &huma.Response{Description: http.StatusText(http.StatusOK), Content: map[string]*huma.MediaType{contentType: {}}}
+	huma.Register(a.huma, h, func(_ context.Context, in *I) (*huma.StreamResponse, error) {
+		return &huma.StreamResponse{Body: func(ctx huma.Context) {
+			r, w := humago.Unwrap(ctx)
+			x := exchangeFrom(r.Context())
+			if err := handler(w, r, principalFrom(r.Context()), in); err != nil {
+				if x != nil && x.wrote {
+					a.log.WarnContext(r.Context(), "stream ended", "error", err)
+					return
+				}
+				writeProblem(w, problem(r.Context(), a.log, err))
+			}
+		}}, nil
+	})
+}
+
+// describe notes the operation and returns it in huma's terms, guarded.
+func (a *API) describe(op operation, input reflect.Type) huma.Operation {
+	for f := range input.Fields() {
+		if !f.IsExported() {
+			// huma passes over it in silence, and the parameters in it stay empty.
+			panic(fmt.Sprintf("operation %s: the field %s of its input is not exported, so it would never be filled", op.ID, f.Name))
+		}
+	}
 	a.operations = append(a.operations, op)
 	h := huma.Operation{
-		OperationID: op.ID, Method: op.Method, Path: op.Path, Summary: op.Summary,
-		Tags: []string{op.Tag}, DefaultStatus: op.Status,
+		OperationID: op.ID, Method: op.Method, Path: op.Path, Summary: op.Summary, Description: op.Description,
+		Tags: []string{op.Tag}, DefaultStatus: op.Status, MaxBodyBytes: maxBody,
+		Responses:   map[string]*huma.Response{"default": a.problemResponse()},
+		Middlewares: huma.Middlewares{a.guard(op)},
 	}
 	if op.Action != "" {
 		h.Security = []map[string][]string{{"bearer": {string(op.Action)}}}
 	}
 	if op.Idempotent {
 		h.Parameters = append(h.Parameters, &huma.Param{
-			Name: "Idempotency-Key", In: "header",
+			Name: idempotencyHeader, In: "header",
 			Description: "Up to 128 characters of your choice. The same key with the same body returns the first answer; with another body it is refused.",
-			Schema:      &huma.Schema{Type: huma.TypeString, MaxLength: ptr(128)},
+			Schema:      &huma.Schema{Type: huma.TypeString, MaxLength: ptr(maxKey)},
 		})
 	}
-	h.Metadata = map[string]any{"operation": op}
-	huma.Register(a.huma, h, func(ctx context.Context, in *I) (*O, error) {
-		p := principalFrom(ctx)
-		if op.Action != "" {
-			if p.UserID == "" {
-				return nil, problem(ctx, a.log, fault.New(fault.Unauthorized, "unauthenticated",
-					"this needs credentials: send Authorization: Bearer with an API key or a session token"))
-			}
-			if !p.May(op.Action) {
-				return nil, problem(ctx, a.log, fault.New(fault.Forbidden, "forbidden",
-					"this needs the permission %q, which your role or API key does not have", op.Action))
-			}
+	return h
+}
+
+// guard runs before huma reads or validates anything, so that who may not do a
+// thing learns nothing about what it takes.
+func (a *API) guard(op operation) func(huma.Context, func(huma.Context)) {
+	return func(ctx huma.Context, next func(huma.Context)) {
+		r, w := humago.Unwrap(ctx)
+		p := principalFrom(r.Context())
+		if x := exchangeFrom(r.Context()); x != nil {
+			x.operation = op.ID
 		}
-		out, err := handler(ctx, p, in)
-		if err != nil {
-			return nil, problem(ctx, a.log, err)
+		if err := authorize(p, op.Action); err != nil {
+			writeProblem(w, problem(r.Context(), a.log, err))
+			return
 		}
-		return out, nil
-	})
+		if op.Idempotent && r.Header.Get(idempotencyHeader) != "" {
+			a.idempotent(w, r, p, op, func(w http.ResponseWriter, r *http.Request) {
+				next(humago.NewContext(ctx.Operation(), r, w))
+			})
+			return
+		}
+		next(ctx)
+	}
+}
+
+func authorize(p account.Principal, action account.Action) error {
+	if action == "" {
+		return nil
+	}
+	if p.UserID == "" {
+		return fault.New(fault.Unauthorized, "unauthenticated",
+			"this needs credentials: send Authorization: Bearer with an API key or a session token")
+	}
+	if !p.May(action) {
+		return fault.New(fault.Forbidden, "forbidden",
+			"this needs the permission %q, which your role or API key does not have", action)
+	}
+	return nil
 }
 
 func ptr[T any](v T) *T { return &v }
@@ -79,37 +177,4 @@ func withPrincipal(ctx context.Context, p account.Principal) context.Context {
 func principalFrom(ctx context.Context) account.Principal {
 	p, _ := ctx.Value(principalKey{}).(account.Principal)
 	return p
-}
-
-var statuses = map[fault.Kind]int{
-	fault.Internal: http.StatusInternalServerError, fault.Invalid: http.StatusUnprocessableEntity,
-	fault.Unauthorized: http.StatusUnauthorized, fault.Forbidden: http.StatusForbidden,
-	fault.NotFound: http.StatusNotFound, fault.Conflict: http.StatusConflict, fault.Gone: http.StatusGone,
-	fault.Payment: http.StatusPaymentRequired, fault.TooMany: http.StatusTooManyRequests,
-	fault.Unavailable: http.StatusServiceUnavailable, fault.Precondition: http.StatusPreconditionFailed,
-}
-
-// Problem is an RFC 9457 problem document with a stable code.
-type Problem struct {
-	huma.ErrorModel
-	Code     string `json:"code" doc:"Stable, for programs"`
-	Location string `json:"location,omitempty" doc:"The field at fault"`
-	Position int    `json:"position,omitempty" doc:"1-based character in an expression"`
-}
-
-// problem turns a service's error into a response. An error without a fault in
-// its chain is ours: it is logged, and the caller is told no more than that.
-func problem(ctx context.Context, log *slog.Logger, err error) error {
-	detail := err.Error()
-	f, ok := fault.As(err)
-	if !ok || f.Kind == fault.Internal {
-		log.ErrorContext(ctx, "request failed", "error", err)
-		f = fault.New(fault.Internal, "internal", "the server failed to do this; the request id in the X-Request-Id header finds it in the log")
-		detail = f.Message
-	}
-	status := statuses[f.Kind]
-	return &Problem{
-		ErrorModel: huma.ErrorModel{Status: status, Title: http.StatusText(status), Detail: detail},
-		Code:       f.Code, Location: f.Location, Position: f.Position,
-	}
 }

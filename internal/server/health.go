@@ -1,0 +1,45 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"time"
+
+	"suanli.dev/internal/store"
+)
+
+// serveHealth says that the process answers, and asks nothing of anyone: a
+// database that is away is no reason to restart this.
+func serveHealth(w http.ResponseWriter, r *http.Request) {
+	exchangeFrom(r.Context()).operation = "health"
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.Write([]byte("ok\n"))
+}
+
+// serveReady says whether requests should be sent here now. Why not is in the
+// log; a stranger is told only which check failed.
+func (s *Server) serveReady(w http.ResponseWriter, r *http.Request) {
+	exchangeFrom(r.Context()).operation = "ready"
+	ctx, cancel := context.WithTimeout(r.Context(), 3*time.Second)
+	defer cancel()
+	checks := map[string]string{}
+	status := http.StatusOK
+	check := func(name string, err error) {
+		checks[name] = "ok"
+		if err != nil {
+			s.log.WarnContext(ctx, "not ready", "check", name, "error", err)
+			checks[name], status = "failed", http.StatusServiceUnavailable
+		}
+	}
+	check("database", s.db.View(ctx, func(ctx context.Context, tx *store.Tx) error {
+		var one int64
+		return tx.QueryRow(ctx, `SELECT 1`).Scan(&one)
+	}))
+	for name, fn := range s.cfg.Ready {
+		check(name, fn(ctx))
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	json.NewEncoder(w).Encode(map[string]any{"ready": status == http.StatusOK, "checks": checks})
+}

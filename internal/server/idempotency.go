@@ -1,0 +1,267 @@
+package server
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"time"
+
+	"suanli.dev/internal/account"
+	"suanli.dev/internal/fault"
+	"suanli.dev/internal/ident"
+	"suanli.dev/internal/store"
+)
+
+const (
+	idempotencyHeader = "Idempotency-Key"
+	replayedHeader    = "Idempotency-Replayed"
+	maxKey            = 128
+	// rememberFor is how long an answer is kept for repeats.
+	rememberFor = 24 * time.Hour
+	// claimFor is how long a request is believed to be in progress. Its handler
+	// is cut off before that, so a claim that is older belongs to a process that
+	// died, and may be taken over. Whether the dead one did the work is then for
+	// the service to know: handlers that must not do it twice hand requestKey on.
+	claimFor   = 2 * time.Minute
+	handlerFor = 90 * time.Second
+)
+
+// answer is what is kept of a response.
+type answer struct {
+	Status int         `json:"status"`
+	Header http.Header `json:"header"`
+	Body   []byte      `json:"body"`
+}
+
+// requestKeyKey carries the identity of an idempotent request.
+type requestKeyKey struct{}
+
+// requestKey returns a text that is the same for every repeat of this request
+// and for no other request, or "" if it came without an Idempotency-Key. A
+// service that keeps it in a unique column does the work once, whatever dies.
+func requestKey(ctx context.Context) string {
+	k, _ := ctx.Value(requestKeyKey{}).(string)
+	return k
+}
+
+// idempotent runs next to its success at most once for each key of a caller,
+// and answers repeats with that answer. Refusals are not kept: a request that
+// was refused did nothing, so that trying again is safe and may succeed, as
+// after a deposit.
+func (a *API) idempotent(w http.ResponseWriter, r *http.Request, p account.Principal, op operation, next http.HandlerFunc) {
+	ctx := r.Context()
+	fail := func(err error) { writeProblem(w, problem(ctx, a.log, err)) }
+	key := r.Header.Get(idempotencyHeader)
+	if err := checkKey(key); err != nil {
+		fail(err)
+		return
+	}
+	content, err := io.ReadAll(r.Body)
+	if err != nil {
+		if tooLarge := (*http.MaxBytesError)(nil); errors.As(err, &tooLarge) {
+			writeProblem(w, plainProblem(http.StatusRequestEntityTooLarge, "the body is larger than %d bytes, the most that is taken", tooLarge.Limit))
+			return
+		}
+		writeProblem(w, plainProblem(http.StatusBadRequest, "the body could not be read to its end"))
+		return
+	}
+	c := claim{
+		scope: p.AccountID + "/" + p.UserID, operation: op.ID, key: key, hash: hashRequest(r, content),
+		owner: ident.New(ident.Request), db: a.db, clock: a.clock, vault: a.Accounts.Vault(),
+	}
+	kept, err := c.take(ctx)
+	if err != nil {
+		fail(err)
+		return
+	}
+	if kept != nil {
+		kept.write(w, true)
+		return
+	}
+	rec := &buffer{header: http.Header{}}
+	// A panic must not leave the key in progress for minutes.
+	settled := false
+	defer func() {
+		if !settled {
+			c.drop(context.WithoutCancel(ctx))
+		}
+	}()
+	work, cancel := context.WithTimeout(context.WithValue(ctx, requestKeyKey{}, c.scope+"/"+op.ID+"/"+key), handlerFor)
+	defer cancel()
+	r = r.WithContext(work)
+	r.Body = io.NopCloser(bytes.NewReader(content))
+	next(rec, r)
+	got := rec.answer()
+	// The work is done, so its answer is kept even for a caller who went away:
+	// that is who will repeat the request.
+	if got.Status < 400 {
+		if err := c.keep(context.WithoutCancel(ctx), got); err != nil {
+			a.log.ErrorContext(ctx, "keep the answer of an idempotent request", "error", err, "operation", op.ID)
+		}
+		settled = true
+	}
+	got.write(w, false)
+}
+
+func checkKey(key string) error {
+	bad := len(key) > maxKey
+	for i := range len(key) {
+		bad = bad || key[i] < '!' || key[i] > '~'
+	}
+	if bad {
+		return fault.New(fault.Invalid, "idempotency_key_invalid",
+			"the Idempotency-Key has %d bytes or characters other than printable ASCII without spaces; use 1 to %d, such as a UUID", len(key), maxKey).At("header." + idempotencyHeader)
+	}
+	return nil
+}
+
+// hashRequest covers the target too: one key for two leases is a mistake of the
+// caller's, not a repeat.
+func hashRequest(r *http.Request, content []byte) string {
+	h := sha256.New()
+	for _, part := range []string{r.Method, r.URL.EscapedPath(), r.URL.RawQuery} {
+		fmt.Fprintf(h, "%d:%s", len(part), part)
+	}
+	h.Write(content)
+	return hex.EncodeToString(h.Sum(nil))
+}
+
+// claim is one request's hold on a key.
+type claim struct {
+	scope, operation, key, hash, owner string
+
+	db    *store.DB
+	clock func() time.Time
+	vault *account.Vault
+}
+
+// take makes the key this request's, or returns the answer that is kept for it.
+func (c *claim) take(ctx context.Context) (*answer, error) {
+	var sealed string
+	err := c.db.Update(ctx, func(ctx context.Context, tx *store.Tx) error {
+		sealed = ""
+		now := store.Micros(c.clock())
+		// What has aged out is free again, whether Run was there or not.
+		if _, err := tx.Exec(ctx, `DELETE FROM idempotency WHERE scope = ? AND operation = ? AND key = ?
+			AND ((status <> 0 AND claimed_at < ?) OR (status = 0 AND claimed_at < ?))`,
+			c.scope, c.operation, c.key, now-rememberFor.Microseconds(), now-claimFor.Microseconds()); err != nil {
+			return err
+		}
+		n, err := tx.Exec(ctx, `INSERT INTO idempotency (scope, operation, key, request_hash, claim, claimed_at, status, response)
+			VALUES (?, ?, ?, ?, ?, ?, 0, '') ON CONFLICT (scope, operation, key) DO NOTHING`, c.scope, c.operation, c.key, c.hash, c.owner, now)
+		if err != nil || n == 1 {
+			return err
+		}
+		var hash string
+		var status int64
+		if err := tx.QueryRow(ctx, `SELECT request_hash, status, response FROM idempotency WHERE scope = ? AND operation = ? AND key = ?`,
+			c.scope, c.operation, c.key).Scan(&hash, &status, &sealed); err != nil {
+			return err
+		}
+		if hash != c.hash {
+			return fault.New(fault.Conflict, "idempotency_conflict",
+				"the Idempotency-Key %q was used for another request; repeat that one exactly, or use a new key", c.key)
+		}
+		if status == 0 {
+			return fault.New(fault.Conflict, "idempotency_in_progress",
+				"a request with the Idempotency-Key %q is still in progress; ask again in a moment", c.key)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("claim idempotency key: %w", err)
+	}
+	if sealed == "" {
+		return nil, nil
+	}
+	raw, err := base64.StdEncoding.DecodeString(sealed)
+	if err != nil {
+		return nil, fmt.Errorf("read the kept answer: %w", err)
+	}
+	plain, err := c.vault.Open(raw)
+	if err != nil {
+		return nil, fmt.Errorf("read the kept answer: %w", err)
+	}
+	kept := &answer{}
+	if err := json.Unmarshal(plain, kept); err != nil {
+		return nil, fmt.Errorf("read the kept answer: %w", err)
+	}
+	return kept, nil
+}
+
+// keep stores the answer. It is sealed, as an answer may show a new API key.
+func (c *claim) keep(ctx context.Context, got *answer) error {
+	plain, err := json.Marshal(got)
+	if err != nil {
+		return err
+	}
+	sealed, err := c.vault.Seal(plain)
+	if err != nil {
+		return err
+	}
+	return c.db.Update(ctx, func(ctx context.Context, tx *store.Tx) error {
+		_, err := tx.Exec(ctx, `UPDATE idempotency SET status = ?, response = ? WHERE scope = ? AND operation = ? AND key = ? AND claim = ?`,
+			got.Status, base64.StdEncoding.EncodeToString(sealed), c.scope, c.operation, c.key, c.owner)
+		return err
+	})
+}
+
+// drop gives the key back. If that fails it is free when the claim has aged.
+func (c *claim) drop(ctx context.Context) {
+	_ = c.db.Update(ctx, func(ctx context.Context, tx *store.Tx) error {
+		_, err := tx.Exec(ctx, `DELETE FROM idempotency WHERE scope = ? AND operation = ? AND key = ? AND claim = ? AND status = 0`,
+			c.scope, c.operation, c.key, c.owner)
+		return err
+	})
+}
+
+// forgetRequests deletes answers that have aged out.
+func (a *API) forgetRequests(ctx context.Context) error {
+	return a.db.Update(ctx, func(ctx context.Context, tx *store.Tx) error {
+		_, err := tx.Exec(ctx, `DELETE FROM idempotency WHERE claimed_at < ?`, store.Micros(a.clock().Add(-rememberFor)))
+		return err
+	})
+}
+
+func (a *answer) write(w http.ResponseWriter, replayed bool) {
+	for k, v := range a.Header {
+		w.Header()[k] = v
+	}
+	if replayed {
+		w.Header().Set(replayedHeader, "true")
+	}
+	w.WriteHeader(a.Status)
+	w.Write(a.Body)
+}
+
+// buffer holds a response back until it is kept.
+type buffer struct {
+	header http.Header
+	status int
+	body   bytes.Buffer
+}
+
+func (b *buffer) Header() http.Header { return b.header }
+
+func (b *buffer) WriteHeader(status int) {
+	if b.status == 0 {
+		b.status = status
+	}
+}
+
+func (b *buffer) Write(p []byte) (int, error) {
+	b.WriteHeader(http.StatusOK)
+	return b.body.Write(p)
+}
+
+func (b *buffer) answer() *answer {
+	b.WriteHeader(http.StatusOK)
+	return &answer{Status: b.status, Header: b.header, Body: b.body.Bytes()}
+}
