@@ -129,12 +129,24 @@ type segment struct {
 	dead    []bool    // of each group
 	numbers [][]int64 // by field and group
 	texts   []dictionary
-	storage []uint16 // of each group: which of storageRates
+	storage []uint16 // of each group: which of rates
 	rates   []money.Rate
+
+	// Of each group, for the fields of rows; side by side with the columns, since
+	// rows jump between groups and a pointer to follow would be a cache miss each.
+	share []share
 
 	rowGroup   []int32
 	rowCount   []int32
-	rowCompute []int64 // micro-units per hour
+	rowCompute []int64  // micro-units per hour
+	rowStorage []uint16 // which of rates
+}
+
+// share is what a bundle of n units is n/units of.
+type share struct {
+	units, cpuMillis, memoryMiB int64
+	vramGB                      int64 // of one GPU
+	gpus                        int64 // in one unit: 1, or 0 without GPUs
 }
 
 // dictionary is a text column: each group's number of its distinct value, lower case.
@@ -156,6 +168,13 @@ func newSegment(all []*entry) *segment {
 	n := len(s.groups)
 	s.dead = make([]bool, n)
 	s.storage = make([]uint16, n)
+	s.share = make([]share, n)
+	for j, g := range s.groups {
+		s.share[j] = share{units: int64(g.units), cpuMillis: g.cpuMillis, memoryMiB: g.memoryMiB, vramGB: g.vramGB()}
+		if g.model != "" {
+			s.share[j].gpus = 1
+		}
+	}
 	for i := range fields {
 		f := &fields[i]
 		switch {
@@ -210,9 +229,10 @@ func newSegment(all []*entry) *segment {
 	slices.SortFunc(rows, func(a, b row) int {
 		return cmp.Or(cmp.Compare(a.compute, b.compute), cmp.Compare(a.group, b.group), cmp.Compare(a.count, b.count))
 	})
-	s.rowGroup, s.rowCount, s.rowCompute = make([]int32, len(rows)), make([]int32, len(rows)), make([]int64, len(rows))
+	s.rowGroup, s.rowCount = make([]int32, len(rows)), make([]int32, len(rows))
+	s.rowCompute, s.rowStorage = make([]int64, len(rows)), make([]uint16, len(rows))
 	for i, r := range rows {
-		s.rowGroup[i], s.rowCount[i], s.rowCompute[i] = r.group, r.count, r.compute
+		s.rowGroup[i], s.rowCount[i], s.rowCompute[i], s.rowStorage[i] = r.group, r.count, r.compute, s.storage[r.group]
 	}
 	return s
 }

@@ -2,7 +2,6 @@ package fleet
 
 import (
 	"cmp"
-	"container/heap"
 	"context"
 	"encoding/base64"
 	"encoding/json"
@@ -155,17 +154,40 @@ func (c candidate) before(o candidate) bool {
 
 func tie(group, count int32) uint64 { return uint64(group)<<20 | uint64(count) }
 
-// worst is a heap with the worst candidate on top.
+// worst is a binary heap with the worst candidate first.
 type worst []candidate
 
-func (w worst) Len() int           { return len(w) }
-func (w worst) Less(i, j int) bool { return w[j].before(w[i]) }
-func (w worst) Swap(i, j int)      { w[i], w[j] = w[j], w[i] }
-func (w *worst) Push(x any)        { *w = append(*w, x.(candidate)) }
-func (w *worst) Pop() any {
-	last := (*w)[len(*w)-1]
-	*w = (*w)[:len(*w)-1]
-	return last
+func (w *worst) add(c candidate) {
+	*w = append(*w, c)
+	h := *w
+	for i := len(h) - 1; i > 0; {
+		parent := (i - 1) / 2
+		if !h[parent].before(h[i]) {
+			return
+		}
+		h[parent], h[i] = h[i], h[parent]
+		i = parent
+	}
+}
+
+// replace puts c in the place of the worst.
+func (w worst) replace(c candidate) {
+	i := 0
+	for {
+		kid := 2*i + 1
+		if kid >= len(w) {
+			break
+		}
+		if kid+1 < len(w) && w[kid].before(w[kid+1]) {
+			kid++
+		}
+		if !c.before(w[kid]) {
+			break
+		}
+		w[i] = w[kid]
+		i = kid
+	}
+	w[i] = c
 }
 
 var masks = sync.Pool{New: func() any { return new([]bool) }}
@@ -186,11 +208,12 @@ func (p *plan) run(s *segment) []candidate {
 	for i := range alive {
 		alive[i] = !s.dead[i] && disk[i] >= p.disk
 	}
-	x := &scan{segment: s, storage: s.storagePerHour(p.disk)}
+	x := &scan{segment: s, storage: s.storagePerHour(p.disk), to: len(s.rowGroup)}
 	// What does not differ between the bundles of a group is asked once a group.
 	var perRow []func(int32) bool
 	for _, part := range conjuncts(p.where) {
 		if part.perRow() {
+			x.narrow(part)
 			perRow = append(perRow, x.rows(part))
 			continue
 		}
@@ -203,10 +226,7 @@ func (p *plan) best(x *scan, alive []bool, perRow []func(int32) bool) []candidat
 	s := x.segment
 	key := x.number(p.sort)
 	byPrice := p.sort.name == "price_per_hour" && !p.descending
-	cheapest := int64(math.MaxInt64)
-	for _, c := range x.storage {
-		cheapest = min(cheapest, c)
-	}
+	cheapest, _ := x.storageRange()
 	after := candidate{key: math.MinInt64, price: math.MinInt64}
 	if p.after != nil {
 		g := s.first(p.after.Host, p.after.Model)
@@ -215,29 +235,41 @@ func (p *plan) best(x *scan, alive []bool, perRow []func(int32) bool) []candidat
 			after.tie = tie(int32(g), p.after.Count) + 1
 		}
 	}
+	// Dear bundles have more of most things; where the most is wanted, beginning
+	// with them fills top with good ones early, and most of the rest is refused
+	// by one comparison.
+	i, end, step := x.from, x.to, 1
+	if p.descending {
+		i, end, step = x.to-1, x.from-1, -1
+	}
 	top := make(worst, 0, p.limit+1)
 next:
-	for i, g := range s.rowGroup {
+	for ; i != end; i += step {
+		g := s.rowGroup[i]
 		if !alive[g] {
 			continue
 		}
-		price := s.rowCompute[i] + x.storage[s.storage[g]]
-		c := candidate{segment: s, row: int32(i), key: price, price: price, tie: tie(g, s.rowCount[i])}
+		price := s.rowCompute[i] + x.storage[s.rowStorage[i]]
+		by := price
+		full := len(top) > p.limit
 		if !byPrice {
-			c.key = key(int32(i))
+			by = key(int32(i))
 			switch {
-			case c.key == unknown:
-				c.key = math.MaxInt64 // last, either way
+			case by == unknown:
+				by = math.MaxInt64 // last, either way
 			case p.descending:
-				c.key = -c.key
+				by = -by
 			}
-		} else if len(top) > p.limit && s.rowCompute[i]+cheapest > top[0].price {
+		} else if full && s.rowCompute[i]+cheapest > top[0].price {
 			break // rows rise by the price of compute: none of the rest can be cheaper
 		}
+		if full && by > top[0].key {
+			continue
+		}
+		c := candidate{segment: s, row: int32(i), key: by, price: price, tie: tie(g, s.rowCount[i])}
 		if p.after != nil && c.before(after) {
 			continue
 		}
-		full := len(top) > p.limit
 		if full && !c.before(top[0]) {
 			if byPrice && len(x.storage) == 1 {
 				break // rows are in the very order that is wanted
@@ -250,11 +282,10 @@ next:
 			}
 		}
 		if full {
-			top[0] = c
-			heap.Fix(&top, 0)
+			top.replace(c)
 			continue
 		}
-		heap.Push(&top, c)
+		top.add(c)
 	}
 	return top
 }
@@ -278,8 +309,39 @@ func conjuncts(n node) []node {
 
 // scan is one query's view of a segment.
 type scan struct {
-	segment *segment
-	storage []int64 // micro-units per hour, by storage rate
+	segment  *segment
+	storage  []int64 // micro-units per hour, by storage rate
+	from, to int     // the rows that can be meant
+}
+
+// storageRange is the least and the most that the disk costs, per hour.
+func (x *scan) storageRange() (least, most int64) {
+	if len(x.storage) == 0 {
+		return 0, 0
+	}
+	return slices.Min(x.storage), slices.Max(x.storage)
+}
+
+// narrow leaves out rows that a bound on the price excludes; rows are sorted by
+// the price of compute.
+func (x *scan) narrow(n node) {
+	c, ok := n.(comparison)
+	if !ok || (c.field.name != "price_per_hour" && c.field.name != "compute_price_per_hour") {
+		return
+	}
+	least, most := x.storageRange()
+	if c.field.name == "compute_price_per_hour" {
+		least, most = 0, 0
+	}
+	v := c.numbers[0]
+	if c.op == "<" || c.op == "<=" || c.op == "=" {
+		to, _ := slices.BinarySearch(x.segment.rowCompute, v-least+1)
+		x.to = max(x.from, min(x.to, to))
+	}
+	if c.op == ">" || c.op == ">=" || c.op == "=" {
+		from, _ := slices.BinarySearch(x.segment.rowCompute, v-most)
+		x.from = min(x.to, max(x.from, from))
+	}
 }
 
 // storagePerHour is what the disk costs at each storage rate, in micro-units per hour.
@@ -427,29 +489,24 @@ func (x *scan) number(f *field) func(int32) int64 {
 	s := x.segment
 	switch f.name {
 	case "price_per_hour":
-		return func(i int32) int64 { return s.rowCompute[i] + x.storage[s.storage[s.rowGroup[i]]] }
+		return func(i int32) int64 { return s.rowCompute[i] + x.storage[s.rowStorage[i]] }
 	case "compute_price_per_hour":
 		return func(i int32) int64 { return s.rowCompute[i] }
 	case "gpu_count":
-		return func(i int32) int64 { return s.gpus(i) }
+		return func(i int32) int64 { return int64(s.rowCount[i]) * s.share[s.rowGroup[i]].gpus }
 	case "total_vram_gb":
-		return func(i int32) int64 { return s.gpus(i) * s.groups[s.rowGroup[i]].vramGB() }
+		return func(i int32) int64 { return int64(s.rowCount[i]) * s.share[s.rowGroup[i]].vramGB }
 	case "cpus":
-		return func(i int32) int64 { g := s.groups[s.rowGroup[i]]; return g.share(g.cpuMillis, int(s.rowCount[i])) }
+		return func(i int32) int64 {
+			h := &s.share[s.rowGroup[i]]
+			return h.cpuMillis * int64(s.rowCount[i]) / h.units
+		}
 	case "memory_gib":
 		return func(i int32) int64 {
-			g := s.groups[s.rowGroup[i]]
-			return g.share(g.memoryMiB, int(s.rowCount[i])) * 1000 / 1024
+			h := &s.share[s.rowGroup[i]]
+			return h.memoryMiB * int64(s.rowCount[i]) / h.units * 1000 / 1024
 		}
 	}
 	column := s.numbers[f.column]
 	return func(i int32) int64 { return column[s.rowGroup[i]] }
-}
-
-// gpus is the number of GPUs in a row's bundle.
-func (s *segment) gpus(row int32) int64 {
-	if s.groups[s.rowGroup[row]].model == "" {
-		return 0
-	}
-	return int64(s.rowCount[row])
 }

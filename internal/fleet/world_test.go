@@ -227,3 +227,7 @@ func (c *cloud) view(hostID string) Host {
 	}
 	return h
 }
+
+func protocolReport(inv *protocol.Inventory) protocol.Report {
+	return protocol.Report{Ready: true, Inventory: inv}
+}
