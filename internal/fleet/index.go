@@ -140,6 +140,9 @@ type segment struct {
 	rowCount   []int32
 	rowCompute []int64  // micro-units per hour
 	rowStorage []uint16 // which of rates
+
+	// The rows of group g are groupRows[groupFirst[g]:groupFirst[g+1]].
+	groupFirst, groupRows []int32
 }
 
 // share is what a bundle of n units is n/units of.
@@ -233,6 +236,15 @@ func newSegment(all []*entry) *segment {
 	s.rowCompute, s.rowStorage = make([]int64, len(rows)), make([]uint16, len(rows))
 	for i, r := range rows {
 		s.rowGroup[i], s.rowCount[i], s.rowCompute[i], s.rowStorage[i] = r.group, r.count, r.compute, s.storage[r.group]
+	}
+	s.groupFirst, s.groupRows = make([]int32, n+1), make([]int32, len(rows))
+	for j, g := range s.groups {
+		s.groupFirst[j+1] = s.groupFirst[j] + int32(len(g.counts))
+	}
+	fill := slices.Clone(s.groupFirst)
+	for i, r := range rows {
+		s.groupRows[fill[r.group]] = int32(i)
+		fill[r.group]++
 	}
 	return s
 }

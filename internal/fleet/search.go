@@ -222,72 +222,133 @@ func (p *plan) run(s *segment) []candidate {
 	return p.best(x, alive, perRow)
 }
 
+// best returns the best rows among those alive that pass the tests.
 func (p *plan) best(x *scan, alive []bool, perRow []func(int32) bool) []candidate {
-	s := x.segment
-	key := x.number(p.sort)
-	byPrice := p.sort.name == "price_per_hour" && !p.descending
-	cheapest, _ := x.storageRange()
-	after := candidate{key: math.MinInt64, price: math.MinInt64}
+	t := &selection{scan: x, limit: p.limit, tests: perRow, after: candidate{key: math.MinInt64, price: math.MinInt64}}
 	if p.after != nil {
+		s := x.segment
 		g := s.first(p.after.Host, p.after.Model)
-		after.key, after.price, after.tie = p.after.Key, p.after.Price, tie(int32(g), 0)
+		t.after.key, t.after.price, t.after.tie = p.after.Key, p.after.Price, tie(int32(g), 0)
 		if g < len(s.groups) && s.hosts[g].hostID == p.after.Host && s.groups[g].model == p.after.Model {
-			after.tie = tie(int32(g), p.after.Count) + 1
+			t.after.tie = tie(int32(g), p.after.Count) + 1
 		}
 	}
-	// Dear bundles have more of most things; where the most is wanted, beginning
-	// with them fills top with good ones early, and most of the rest is refused
-	// by one comparison.
-	i, end, step := x.from, x.to, 1
-	if p.descending {
-		i, end, step = x.to-1, x.from-1, -1
+	switch {
+	case p.sort.name == "price_per_hour" && !p.descending:
+		t.cheapest(alive)
+	case p.sort.row:
+		t.byRow(alive, x.number(p.sort), p.descending)
+	default:
+		t.byGroup(alive, x.segment.numbers[p.sort.column], p.descending)
 	}
-	top := make(worst, 0, p.limit+1)
-next:
+	return t.top
+}
+
+// selection collects the best limit+1 rows.
+type selection struct {
+	*scan
+	limit int
+	tests []func(int32) bool
+	after candidate // only what comes after it
+	top   worst
+}
+
+func (t *selection) full() bool { return len(t.top) > t.limit }
+
+// consider takes a row if it is among the best so far, and reports whether it
+// comes before the worst of them.
+func (t *selection) consider(row, group int32, key, price int64) bool {
+	c := candidate{segment: t.segment, row: row, key: key, price: price, tie: tie(group, t.segment.rowCount[row])}
+	if t.full() && !c.before(t.top[0]) {
+		return false
+	}
+	if c.before(t.after) {
+		return true
+	}
+	for _, test := range t.tests {
+		if !test(row) {
+			return true
+		}
+	}
+	if t.full() {
+		t.top.replace(c)
+	} else {
+		t.top.add(c)
+	}
+	return true
+}
+
+// cheapest goes through the rows in their own order, and stops when the rest
+// cannot be cheaper.
+func (t *selection) cheapest(alive []bool) {
+	s := t.segment
+	least, most := t.storageRange()
+	for i := t.from; i < t.to; i++ {
+		if t.full() && s.rowCompute[i]+least > t.top[0].price {
+			return
+		}
+		g := s.rowGroup[i]
+		if !alive[g] {
+			continue
+		}
+		price := s.rowCompute[i] + t.storage[s.rowStorage[i]]
+		if !t.consider(int32(i), g, price, price) && least == most {
+			return // rows are in the very order that is wanted
+		}
+	}
+}
+
+// byRow sorts by a field that differs between bundles. Dear bundles have more of
+// most things: where the most is wanted it begins with them, so that top has good
+// ones early and most of the rest is refused by one comparison.
+func (t *selection) byRow(alive []bool, value func(int32) int64, descending bool) {
+	s := t.segment
+	i, end, step := t.from, t.to, 1
+	if descending {
+		i, end, step = t.to-1, t.from-1, -1
+	}
 	for ; i != end; i += step {
 		g := s.rowGroup[i]
 		if !alive[g] {
 			continue
 		}
-		price := s.rowCompute[i] + x.storage[s.rowStorage[i]]
-		by := price
-		full := len(top) > p.limit
-		if !byPrice {
-			by = key(int32(i))
-			switch {
-			case by == unknown:
-				by = math.MaxInt64 // last, either way
-			case p.descending:
-				by = -by
-			}
-		} else if full && s.rowCompute[i]+cheapest > top[0].price {
-			break // rows rise by the price of compute: none of the rest can be cheaper
-		}
-		if full && by > top[0].key {
+		key := sortKey(value(int32(i)), descending)
+		if t.full() && key > t.top[0].key {
 			continue
 		}
-		c := candidate{segment: s, row: int32(i), key: by, price: price, tie: tie(g, s.rowCount[i])}
-		if p.after != nil && c.before(after) {
-			continue
-		}
-		if full && !c.before(top[0]) {
-			if byPrice && len(x.storage) == 1 {
-				break // rows are in the very order that is wanted
-			}
-			continue
-		}
-		for _, test := range perRow {
-			if !test(int32(i)) {
-				continue next
-			}
-		}
-		if full {
-			top.replace(c)
-			continue
-		}
-		top.add(c)
+		t.consider(int32(i), g, key, s.rowCompute[i]+t.storage[s.rowStorage[i]])
 	}
-	return top
+}
+
+// byGroup sorts by a field that all bundles of a group have alike.
+func (t *selection) byGroup(alive []bool, column []int64, descending bool) {
+	s := t.segment
+	for g, value := range column {
+		if !alive[g] {
+			continue
+		}
+		key := sortKey(value, descending)
+		if t.full() && key > t.top[0].key {
+			continue
+		}
+		for _, row := range s.groupRows[s.groupFirst[g]:s.groupFirst[g+1]] {
+			if int(row) >= t.from && int(row) < t.to {
+				t.consider(row, int32(g), key, s.rowCompute[row]+t.storage[s.rowStorage[row]])
+			}
+		}
+	}
+}
+
+// sortKey is a value with the first to come the smallest, and the unknown last
+// in either direction.
+func sortKey(v int64, descending bool) int64 {
+	switch {
+	case v == unknown:
+		return math.MaxInt64
+	case descending:
+		return -v
+	}
+	return v
 }
 
 // conjuncts splits what is joined by "and" at the top.

@@ -369,7 +369,7 @@ var benchmarkQueries = []Query{
 	{Expression: `gpu_model = "RTX 4090" and gpu_count >= 2 and price_per_hour < 1.5 and region in ("cn-east", "eu") and not simulated`},
 	{Expression: `vram_gb >= 24 and max_cuda >= 12.4 and reliability_percent >= 95 and net_down_mbps >= 500`, Sort: "-fp16_tflops"},
 	{Expression: `(nvlink or vram_gb >= 48) and gpu_count in (4, 8) and cpus >= 32 and not simulated`, Sort: "-reliability_percent"},
-	{Expression: `gpu_count >= 1 and memory_gib >= 1 and price_per_hour < 0.000001`},
+	{Expression: `gpu_count >= 1 and price_per_hour > 0 and memory_gib < 1`},
 	{Expression: ``, Sort: "-price_per_hour"},
 	{Expression: `total_vram_gb >= 80 and (region = "eu" or price_per_hour < 2)`, Sort: "price_per_hour", DiskGiB: 500},
 }
