@@ -10,6 +10,10 @@ const Version = 1
 // same port speaks HTTP for enrolment when it is not asked for.
 const TunnelALPN = "suanli-tunnel/1"
 
+// ControlName is the name in the certificate of the listener that agents dial.
+// They know the cloud by its authority, not by the address they dialled.
+const ControlName = "control.suanli.internal"
+
 // CommandSubject is where the control plane sends commands for a host.
 func CommandSubject(hostID string) string { return "host." + hostID + ".command" }
 
@@ -215,10 +219,12 @@ type InstanceSpec struct {
 	DiskMiB     int64             `json:"disk_mib"`
 	PIDs        int64             `json:"pids"`
 	ShmMiB      int64             `json:"shm_mib"`
-	SSHKeys     []string          `json:"ssh_keys"`     // authorized_keys lines
-	OpenPrivate bool              `json:"open_private"` // allow private address ranges (operator's grant)
-	Isolation   string            `json:"isolation"`    // OCI runtime; empty: the host's default
-	Simulated   bool              `json:"simulated"`
+	SSHKeys     []string          `json:"ssh_keys"` // authorized_keys lines
+	// GatewayKeys are authorized_keys lines of the cloud's own gateways.
+	GatewayKeys []string `json:"gateway_keys"`
+	OpenPrivate bool     `json:"open_private"` // allow private address ranges (operator's grant)
+	Isolation   string   `json:"isolation"`    // OCI runtime; empty: the host's default
+	Simulated   bool     `json:"simulated"`
 }
 
 // CommandResult is the agent's immediate answer; progress comes by reports.

@@ -16,6 +16,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"suanli.dev/internal/account"
+	"suanli.dev/internal/billing"
+	"suanli.dev/internal/catalog"
+	"suanli.dev/internal/fleet"
+	"suanli.dev/internal/lease"
 	"suanli.dev/internal/ratelimit"
 	"suanli.dev/internal/store"
 )
@@ -27,12 +31,18 @@ var migrations embed.FS
 // endpoints.
 type Services struct {
 	Accounts *account.Service
+	Catalog  *catalog.Catalog
+	Fleet    *fleet.Service
+	Billing  *billing.Service
+	Leases   *lease.Service
+	Entrance *Entrance
 }
 
 // subjects is every subject's registration. Each is a method in the file of its
 // name that adds nothing if its service is nil.
 func (a *API) subjects() {
 	a.registerAccount()
+	a.registerLease()
 }
 
 // Config is what a Server needs. Accounts is the one service without which

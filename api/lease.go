@@ -1,0 +1,252 @@
+package api
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+)
+
+// QuoteRequest asks for the price of an offer.
+type QuoteRequest struct {
+	OfferID     string `json:"offer_id" doc:"From a search" maxLength:"200"`
+	Plan        string `json:"plan,omitempty" doc:"How it is paid" enum:"on_demand" default:"on_demand"`
+	Template    string `json:"template,omitempty" doc:"Template to run; a template or an image is needed" maxLength:"100"`
+	Image       string `json:"image,omitempty" doc:"Image to run, instead of the template's" maxLength:"520"`
+	DiskGiB     int64  `json:"disk_gib,omitempty" doc:"Disk, in GiB; the template's if left out"`
+	RunSeconds  int64  `json:"run_seconds,omitempty" doc:"Price this run time too, in seconds"`
+	EgressBytes int64  `json:"egress_bytes,omitempty" doc:"Bytes that you expect to send in that time"`
+}
+
+// QuoteLine is one meter of a quote.
+type QuoteLine struct {
+	Meter    string `json:"meter" doc:"compute, storage or egress"`
+	Rate     Rate   `json:"rate" doc:"Price of one unit"`
+	Unit     string `json:"unit"`
+	Quantity string `json:"quantity"`
+	PerHour  Amount `json:"per_hour"`
+	PerDay   Amount `json:"per_day"`
+	PerMonth Amount `json:"per_month"`
+	ForRun   Amount `json:"for_run"`
+}
+
+// Quote is a frozen price.
+type Quote struct {
+	ID                  string            `json:"id"`
+	OfferID             string            `json:"offer_id"`
+	Plan                string            `json:"plan"`
+	GPUModel            string            `json:"gpu_model"`
+	GPUCount            int               `json:"gpu_count"`
+	Image               string            `json:"image"`
+	DiskGiB             int64             `json:"disk_gib"`
+	Currency            string            `json:"currency"`
+	Granularity         string            `json:"granularity" doc:"What running time is rounded up to"`
+	MinimumSeconds      int64             `json:"minimum_seconds" doc:"Charged at each start, at least"`
+	Lines               []QuoteLine       `json:"lines"`
+	PerHour             Amount            `json:"per_hour" doc:"Everything while running, without egress"`
+	PerDay              Amount            `json:"per_day"`
+	PerMonth            Amount            `json:"per_month"`
+	ForRun              Amount            `json:"for_run"`
+	PricePerHourByState map[string]Amount `json:"price_per_hour_by_state" doc:"What each state of a lease costs"`
+	NotIncluded         []string          `json:"not_included"`
+	Simulated           bool              `json:"simulated" doc:"The GPUs are simulated: there is no hardware"`
+	CreatedAt           time.Time         `json:"created_at"`
+	ValidUntil          time.Time         `json:"valid_until"`
+}
+
+// IdleStop stops a lease that nobody uses.
+type IdleStop struct {
+	AfterSeconds int64 `json:"after_seconds" doc:"0: never"`
+	GPUPercent   int   `json:"gpu_percent" doc:"Busy at or above this" default:"5"`
+	CPUPercent   int   `json:"cpu_percent" doc:"Busy at or above this, of all its CPUs" default:"5"`
+}
+
+// LeaseCreate accepts a quote.
+type LeaseCreate struct {
+	QuoteID     string            `json:"quote_id" maxLength:"64"`
+	Name        string            `json:"name,omitempty" maxLength:"63"`
+	Labels      map[string]string `json:"labels,omitempty"`
+	Entrypoint  []string          `json:"entrypoint,omitempty" doc:"Instead of the image's"`
+	Command     []string          `json:"command,omitempty" doc:"Instead of the image's"`
+	StartScript string            `json:"start_script,omitempty" doc:"Run by /bin/sh before the command"`
+	Environment map[string]string `json:"environment,omitempty" doc:"Kept encrypted"`
+	Ports       []int             `json:"ports,omitempty" doc:"TCP ports served inside"`
+	StopAt      *time.Time        `json:"stop_at,omitempty" doc:"Stop then"`
+	IdleStop    *IdleStop         `json:"idle_stop,omitempty"`
+	SpendingCap Amount            `json:"spending_cap,omitempty" doc:"Stop when this much is due"`
+}
+
+// LeaseUpdate changes a lease's settings; what is left out stays.
+type LeaseUpdate struct {
+	Name     *string           `json:"name,omitempty"`
+	Labels   map[string]string `json:"labels,omitempty"`
+	StopAt   *time.Time        `json:"stop_at,omitempty" doc:"0001-01-01T00:00:00Z: no deadline"`
+	IdleStop *IdleStop         `json:"idle_stop,omitempty"`
+}
+
+// Lease is one rental.
+type Lease struct {
+	ID           string            `json:"id"`
+	Name         string            `json:"name"`
+	State        string            `json:"state"`
+	Code         string            `json:"code,omitempty" doc:"Why it is in this state, for programs"`
+	Message      string            `json:"message,omitempty" doc:"Why it is in this state, for people"`
+	ExitCode     *int              `json:"exit_code,omitempty"`
+	Generation   int64             `json:"generation"`
+	HostID       string            `json:"host_id"`
+	Region       string            `json:"region"`
+	Zone         string            `json:"zone"`
+	GPUModel     string            `json:"gpu_model"`
+	GPUCount     int               `json:"gpu_count"`
+	GPUs         []string          `json:"gpus"`
+	CPUMillis    int64             `json:"cpu_millis" doc:"Thousandths of a CPU"`
+	MemoryMiB    int64             `json:"memory_mib"`
+	DiskGiB      int64             `json:"disk_gib"`
+	Simulated    bool              `json:"simulated" doc:"The GPUs are simulated: there is no hardware"`
+	Template     string            `json:"template,omitempty"`
+	Image        string            `json:"image"`
+	Labels       map[string]string `json:"labels"`
+	Ports        map[string]int    `json:"direct_ports,omitempty" doc:"Container port → port of the host"`
+	Plan         string            `json:"plan"`
+	PerHour      Amount            `json:"per_hour"`
+	Currency     string            `json:"currency"`
+	StopAt       *time.Time        `json:"stop_at,omitempty"`
+	IdleStop     *IdleStop         `json:"idle_stop,omitempty"`
+	SpendingCap  Amount            `json:"spending_cap,omitempty"`
+	CreatedAt    time.Time         `json:"created_at"`
+	ChangedAt    time.Time         `json:"changed_at"`
+	RunningSince *time.Time        `json:"running_since,omitempty"`
+	EndedAt      *time.Time        `json:"ended_at,omitempty"`
+	Progress     *LeaseProgress    `json:"progress,omitempty"`
+	Usage        *LeaseUsage       `json:"usage,omitempty" doc:"As the host last reported"`
+}
+
+// LeaseProgress is what the host is doing to start the lease.
+type LeaseProgress struct {
+	Phase       string `json:"phase"`
+	PulledBytes int64  `json:"pulled_bytes"`
+	TotalBytes  int64  `json:"total_bytes" doc:"0: not known yet"`
+}
+
+// LeaseUsage is what an instance uses now.
+type LeaseUsage struct {
+	CPUPercent    int   `json:"cpu_percent" doc:"Of one CPU"`
+	GPUPercent    int   `json:"gpu_percent" doc:"Mean over its GPUs"`
+	MemoryUsedMiB int64 `json:"memory_used_mib"`
+	DiskUsedMiB   int64 `json:"disk_used_mib"`
+	EgressBytes   int64 `json:"egress_bytes"`
+	IngressBytes  int64 `json:"ingress_bytes"`
+	Sessions      int   `json:"sessions" doc:"Open SSH sessions"`
+}
+
+// LeaseChange is one step in the life of a lease.
+type LeaseChange struct {
+	ID      string    `json:"id"`
+	LeaseID string    `json:"lease_id"`
+	At      time.Time `json:"at"`
+	Event   string    `json:"event"`
+	From    string    `json:"from"`
+	To      string    `json:"to"`
+	Code    string    `json:"code,omitempty"`
+	Message string    `json:"message,omitempty"`
+}
+
+// LeaseAccess is how to get into a lease.
+type LeaseAccess struct {
+	SSHHost     string            `json:"ssh_host"`
+	SSHPort     int               `json:"ssh_port"`
+	SSHUser     string            `json:"ssh_user"`
+	SSHHostKey  string            `json:"ssh_host_key" doc:"known_hosts line's key of the gateway"`
+	URLs        map[string]string `json:"urls" doc:"Container port → address in a browser, secret included"`
+	Environment map[string]string `json:"environment" doc:"Secrets made for this lease included"`
+}
+
+// CreateQuote freezes the price of an offer.
+func (c *Client) CreateQuote(ctx context.Context, r QuoteRequest) (*Quote, error) {
+	var q Quote
+	return &q, c.Do(ctx, http.MethodPost, "/v1/quotes", nil, r, &q)
+}
+
+// CreateLease accepts a quote.
+func (c *Client) CreateLease(ctx context.Context, r LeaseCreate) (*Lease, error) {
+	var l Lease
+	return &l, c.Do(ctx, http.MethodPost, "/v1/leases", nil, r, &l)
+}
+
+// Lease returns one lease, by identifier or by name.
+func (c *Client) Lease(ctx context.Context, nameOrID string) (*Lease, error) {
+	var l Lease
+	return &l, c.Do(ctx, http.MethodGet, "/v1/leases/"+url.PathEscape(nameOrID), nil, nil, &l)
+}
+
+// Leases returns a page of leases, newest first. State may be empty.
+func (c *Client) Leases(ctx context.Context, state string, live bool, cursor string, limit int) (*Page[Lease], error) {
+	q := url.Values{}
+	if state != "" {
+		q.Set("state", state)
+	}
+	if live {
+		q.Set("live", "true")
+	}
+	if cursor != "" {
+		q.Set("cursor", cursor)
+	}
+	if limit > 0 {
+		q.Set("limit", strconv.Itoa(limit))
+	}
+	var p Page[Lease]
+	return &p, c.Do(ctx, http.MethodGet, "/v1/leases", q, nil, &p)
+}
+
+// UpdateLease changes a lease's settings.
+func (c *Client) UpdateLease(ctx context.Context, id string, u LeaseUpdate) (*Lease, error) {
+	var l Lease
+	return &l, c.Do(ctx, http.MethodPatch, "/v1/leases/"+url.PathEscape(id), nil, u, &l)
+}
+
+// StopLease removes the container and keeps the disk.
+func (c *Client) StopLease(ctx context.Context, id string) (*Lease, error) {
+	return c.act(ctx, id, "stop")
+}
+
+// StartLease runs a stopped lease again.
+func (c *Client) StartLease(ctx context.Context, id string) (*Lease, error) {
+	return c.act(ctx, id, "start")
+}
+
+// RestartLease gives a running lease a new container on the same disk.
+func (c *Client) RestartLease(ctx context.Context, id string) (*Lease, error) {
+	return c.act(ctx, id, "restart")
+}
+
+// EndLease removes container and disk for good.
+func (c *Client) EndLease(ctx context.Context, id string) (*Lease, error) {
+	return c.act(ctx, id, "end")
+}
+
+func (c *Client) act(ctx context.Context, id, verb string) (*Lease, error) {
+	var l Lease
+	return &l, c.Do(ctx, http.MethodPost, "/v1/leases/"+url.PathEscape(id)+"/"+verb, nil, nil, &l)
+}
+
+// LeaseHistory returns what happened to a lease, oldest first.
+func (c *Client) LeaseHistory(ctx context.Context, id string) ([]LeaseChange, error) {
+	var p Page[LeaseChange]
+	err := c.Do(ctx, http.MethodGet, "/v1/leases/"+url.PathEscape(id)+"/history", nil, nil, &p)
+	return p.Items, err
+}
+
+// LeaseAccess returns how to get into a lease.
+func (c *Client) LeaseAccess(ctx context.Context, id string) (*LeaseAccess, error) {
+	var a LeaseAccess
+	return &a, c.Do(ctx, http.MethodGet, "/v1/leases/"+url.PathEscape(id)+"/access", nil, nil, &a)
+}
+
+// LeaseLogs streams what the lease's container printed; with follow, until it
+// ends. tail is a number of last lines, 0 for all. The caller closes the reader.
+func (c *Client) LeaseLogs(ctx context.Context, id string, follow bool, tail int) (io.ReadCloser, error) {
+	q := url.Values{"follow": {strconv.FormatBool(follow)}, "tail": {strconv.Itoa(tail)}}
+	return c.Open(ctx, http.MethodGet, "/v1/leases/"+url.PathEscape(id)+"/logs", q, "text/plain")
+}

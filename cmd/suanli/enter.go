@@ -1,0 +1,434 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/signal"
+	"path"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/pkg/sftp"
+	"github.com/spf13/cobra"
+	"golang.org/x/crypto/ssh"
+	"golang.org/x/term"
+
+	"suanli.dev/api"
+)
+
+// enter opens an SSH connection to a lease through the gateway, whose host key
+// the API told over the connection that is trusted already.
+func enter(cmd *cobra.Command, lease string) (*ssh.Client, error) {
+	c, err := client(cmd)
+	if err != nil {
+		return nil, err
+	}
+	a, err := c.LeaseAccess(cmd.Context(), lease)
+	if err != nil {
+		return nil, err
+	}
+	signer, _, err := sshKey()
+	if err != nil {
+		return nil, err
+	}
+	want, _, _, _, err := ssh.ParseAuthorizedKey([]byte(a.SSHHostKey))
+	if err != nil {
+		return nil, fmt.Errorf("the gateway's host key: %w", err)
+	}
+	address := net.JoinHostPort(a.SSHHost, strconv.Itoa(a.SSHPort))
+	conn, err := (&net.Dialer{Timeout: 15 * time.Second}).DialContext(cmd.Context(), "tcp", address)
+	if err != nil {
+		return nil, err
+	}
+	sc, chans, reqs, err := ssh.NewClientConn(conn, address, &ssh.ClientConfig{
+		User: a.SSHUser, Auth: []ssh.AuthMethod{ssh.PublicKeys(signer)},
+		HostKeyCallback: ssh.FixedHostKey(want), Timeout: 15 * time.Second,
+	})
+	if err != nil {
+		conn.Close()
+		return nil, errors.New(tr("enter %s: %s; if your key is not known to the cloud, run suanli login again", lease, err))
+	}
+	return ssh.NewClient(sc, chans, reqs), nil
+}
+
+func sshCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "ssh LEASE", Short: tr("Open a shell in a lease"), Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			conn, err := enter(cmd, args[0])
+			if err != nil {
+				return err
+			}
+			defer conn.Close()
+			return runInside(cmd, conn, nil)
+		},
+	}
+}
+
+func execCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "exec LEASE -- COMMAND…", Short: tr("Run a command in a lease; exits with its code"), Args: cobra.MinimumNArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			conn, err := enter(cmd, args[0])
+			if err != nil {
+				return err
+			}
+			defer conn.Close()
+			return runInside(cmd, conn, args[1:])
+		},
+	}
+	cmd.Flags().SetInterspersed(false)
+	return cmd
+}
+
+// runInside runs a command, or a shell on a terminal when there is none.
+func runInside(cmd *cobra.Command, conn *ssh.Client, command []string) error {
+	s, err := conn.NewSession()
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	s.Stdout, s.Stderr = cmd.OutOrStdout(), cmd.ErrOrStderr()
+	in := int(os.Stdin.Fd())
+	s.Stdin = cmd.InOrStdin()
+	if term.IsTerminal(in) && command == nil {
+		width, height, err := term.GetSize(in)
+		if err != nil {
+			width, height = 80, 24
+		}
+		kind := os.Getenv("TERM")
+		if kind == "" {
+			kind = "xterm"
+		}
+		if err := s.RequestPty(kind, height, width, ssh.TerminalModes{}); err != nil {
+			return err
+		}
+		before, err := term.MakeRaw(in)
+		if err != nil {
+			return err
+		}
+		defer term.Restore(in, before)
+		resized := make(chan os.Signal, 1)
+		signal.Notify(resized, syscall.SIGWINCH)
+		defer signal.Stop(resized)
+		go func() {
+			for range resized {
+				if w, h, err := term.GetSize(in); err == nil {
+					s.WindowChange(h, w)
+				}
+			}
+		}()
+	}
+	stop := context.AfterFunc(cmd.Context(), func() { conn.Close() })
+	defer stop()
+	if command == nil {
+		err = s.Shell()
+		if err == nil {
+			err = s.Wait()
+		}
+	} else {
+		err = s.Run(quoteCommandLine(command))
+	}
+	var exit *ssh.ExitError
+	if errors.As(err, &exit) {
+		return exitError{exit.ExitStatus()}
+	}
+	return err
+}
+
+// quoteCommandLine makes one shell word of each argument, since SSH sends one string.
+func quoteCommandLine(args []string) string {
+	if len(args) == 1 {
+		return args[0] // a line that the user wrote for the shell
+	}
+	words := make([]string, len(args))
+	for i, a := range args {
+		words[i] = "'" + strings.ReplaceAll(a, "'", `'\''`) + "'"
+	}
+	return strings.Join(words, " ")
+}
+
+func logsCommand() *cobra.Command {
+	var follow bool
+	var tail int
+	cmd := &cobra.Command{
+		Use: "logs LEASE", Short: tr("Show what a lease printed, also after it ended"), Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := client(cmd)
+			if err != nil {
+				return err
+			}
+			body, err := c.LeaseLogs(cmd.Context(), args[0], follow, tail)
+			if err != nil {
+				return err
+			}
+			defer body.Close()
+			_, err = io.Copy(cmd.OutOrStdout(), body)
+			if cmd.Context().Err() != nil {
+				return nil
+			}
+			return err
+		},
+	}
+	cmd.Flags().BoolVarP(&follow, "follow", "f", false, tr("go on until it ends"))
+	cmd.Flags().IntVar(&tail, "tail", 0, tr("only the last lines; 0: all"))
+	return cmd
+}
+
+func cpCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "cp FROM TO", Short: tr("Copy files between here and LEASE:PATH"), Args: cobra.ExactArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			fromLease, from, fromRemote := remotePath(args[0])
+			toLease, to, toRemote := remotePath(args[1])
+			if fromRemote == toRemote {
+				return usageError{errors.New(tr("exactly one of FROM and TO is LEASE:PATH"))}
+			}
+			conn, err := enter(cmd, fromLease+toLease)
+			if err != nil {
+				return err
+			}
+			defer conn.Close()
+			files, err := sftp.NewClient(conn, sftp.UseConcurrentWrites(true))
+			if err != nil {
+				return err
+			}
+			defer files.Close()
+			if toRemote {
+				return upload(cmd, files, from, to)
+			}
+			return download(cmd, files, from, to)
+		},
+	}
+}
+
+// remotePath splits LEASE:PATH; a path with a slash before the colon is local.
+func remotePath(arg string) (lease, file string, remote bool) {
+	lease, file, ok := strings.Cut(arg, ":")
+	if !ok || strings.Contains(lease, "/") {
+		return "", arg, false
+	}
+	if file == "" {
+		file = "."
+	}
+	return lease, file, true
+}
+
+func upload(cmd *cobra.Command, files *sftp.Client, from, to string) error {
+	if st, err := files.Stat(to); err == nil && st.IsDir() {
+		to = path.Join(to, filepath.Base(from))
+	}
+	return filepath.Walk(from, func(name string, info os.FileInfo, err error) error {
+		if err != nil {
+			return err
+		}
+		rel, err := filepath.Rel(from, name)
+		if err != nil {
+			return err
+		}
+		target := path.Join(to, filepath.ToSlash(rel))
+		switch {
+		case info.IsDir():
+			return files.MkdirAll(target)
+		case !info.Mode().IsRegular():
+			say(cmd, "skipped %s: not a regular file", name)
+			return nil
+		}
+		in, err := os.Open(name)
+		if err != nil {
+			return err
+		}
+		defer in.Close()
+		out, err := files.Create(target)
+		if err != nil {
+			return fmt.Errorf("%s: %w", target, err)
+		}
+		if _, err := out.ReadFrom(in); err != nil {
+			out.Close()
+			return fmt.Errorf("%s: %w", target, err)
+		}
+		if err := out.Close(); err != nil {
+			return fmt.Errorf("%s: %w", target, err)
+		}
+		return files.Chmod(target, info.Mode().Perm())
+	})
+}
+
+func download(cmd *cobra.Command, files *sftp.Client, from, to string) error {
+	if st, err := os.Stat(to); err == nil && st.IsDir() {
+		to = filepath.Join(to, path.Base(from))
+	}
+	for w := files.Walk(from); w.Step(); {
+		if err := w.Err(); err != nil {
+			return err
+		}
+		rel := strings.TrimPrefix(strings.TrimPrefix(w.Path(), from), "/")
+		target := filepath.Join(to, filepath.FromSlash(rel))
+		// A hostile instance may name files as it likes.
+		if within, err := filepath.Rel(to, target); err != nil || strings.HasPrefix(within, "..") {
+			return errors.New(tr("the instance offers a file outside of what was asked: %q", w.Path()))
+		}
+		switch info := w.Stat(); {
+		case info.IsDir():
+			if err := os.MkdirAll(target, 0o755); err != nil {
+				return err
+			}
+		case info.Mode().IsRegular():
+			if err := fetchFile(files, w.Path(), target, info.Mode().Perm()); err != nil {
+				return err
+			}
+		default:
+			say(cmd, "skipped %s: not a regular file", w.Path())
+		}
+	}
+	return nil
+}
+
+func fetchFile(files *sftp.Client, from, to string, mode os.FileMode) error {
+	in, err := files.Open(from)
+	if err != nil {
+		return fmt.Errorf("%s: %w", from, err)
+	}
+	defer in.Close()
+	out, err := os.OpenFile(to, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, mode)
+	if err != nil {
+		return err
+	}
+	if _, err := in.WriteTo(out); err != nil {
+		out.Close()
+		return fmt.Errorf("%s: %w", from, err)
+	}
+	return out.Close()
+}
+
+func forwardCommand() *cobra.Command {
+	var bind string
+	cmd := &cobra.Command{
+		Use: "port-forward LEASE [LOCAL:]REMOTE", Short: tr("Reach a port of a lease on this machine"), Args: cobra.ExactArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			local, remote, ok := strings.Cut(args[1], ":")
+			if !ok {
+				remote = local
+			}
+			port, err := strconv.Atoi(remote)
+			if err != nil || port < 1 || port > 65535 {
+				return usageError{errors.New(tr("%q is not a port", remote))}
+			}
+			conn, err := enter(cmd, args[0])
+			if err != nil {
+				return err
+			}
+			defer conn.Close()
+			l, err := net.Listen("tcp", net.JoinHostPort(bind, local))
+			if err != nil {
+				return err
+			}
+			defer l.Close()
+			say(cmd, "%s leads to port %d of %s; end with Ctrl-C", l.Addr(), port, args[0])
+			context.AfterFunc(cmd.Context(), func() { l.Close() })
+			go func() { conn.Wait(); l.Close() }()
+			for {
+				in, err := l.Accept()
+				if cmd.Context().Err() != nil {
+					return nil
+				}
+				if err != nil {
+					return errors.New(tr("the connection to the lease was lost"))
+				}
+				go func() {
+					defer in.Close()
+					out, err := conn.Dial("tcp", net.JoinHostPort("127.0.0.1", remote))
+					if err != nil {
+						fmt.Fprintln(cmd.ErrOrStderr(), tr("suanli: %s", err))
+						return
+					}
+					defer out.Close()
+					go func() { io.Copy(out, in); out.(interface{ CloseWrite() error }).CloseWrite() }()
+					io.Copy(in, out)
+				}()
+			}
+		},
+	}
+	cmd.Flags().StringVar(&bind, "bind", "127.0.0.1", tr("local address to listen on"))
+	return cmd
+}
+
+func topCommand() *cobra.Command {
+	var once bool
+	cmd := &cobra.Command{
+		Use: "top", Short: tr("Show what running leases use, as it changes"), Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := client(cmd)
+			if err != nil {
+				return err
+			}
+			tick := time.NewTicker(2 * time.Second)
+			defer tick.Stop()
+			for {
+				p, err := c.Leases(cmd.Context(), "running", false, "", 100)
+				if err != nil {
+					return err
+				}
+				if wantsJSON(cmd) {
+					return printJSON(cmd, p.Items)
+				}
+				if !once {
+					fmt.Fprint(cmd.OutOrStdout(), "\x1b[H\x1b[2J")
+				}
+				t := newTable(tr("NAME"), "GPU %", "CPU %", tr("MEMORY MiB"), tr("DISK MiB"), tr("SENT MB"), tr("SESSIONS"))
+				for _, l := range p.Items {
+					u := l.Usage
+					if u == nil {
+						u = &api.LeaseUsage{}
+					}
+					t.add(l.Name+mark(l.Simulated), u.GPUPercent, u.CPUPercent, fmt.Sprintf("%d/%d", u.MemoryUsedMiB, l.MemoryMiB),
+						fmt.Sprintf("%d/%d", u.DiskUsedMiB, l.DiskGiB<<10), u.EgressBytes/1e6, u.Sessions)
+				}
+				t.print(cmd.OutOrStdout())
+				if once {
+					return nil
+				}
+				select {
+				case <-cmd.Context().Done():
+					return nil
+				case <-tick.C:
+				}
+			}
+		},
+	}
+	cmd.Flags().BoolVar(&once, "once", false, tr("print once and end"))
+	return cmd
+}
+
+func openCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "url LEASE", Short: tr("Show the addresses of a lease's ports, secrets included"), Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := client(cmd)
+			if err != nil {
+				return err
+			}
+			a, err := c.LeaseAccess(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			if wantsJSON(cmd) {
+				return printJSON(cmd, a)
+			}
+			t := newTable(tr("PORT"), tr("ADDRESS"))
+			t.add("SSH", fmt.Sprintf("ssh -p %d %s@%s", a.SSHPort, a.SSHUser, a.SSHHost))
+			for port, u := range a.URLs {
+				t.add(port, u)
+			}
+			t.print(cmd.OutOrStdout())
+			return nil
+		},
+	}
+}

@@ -1,0 +1,477 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"suanli.dev/api"
+	"suanli.dev/internal/money"
+)
+
+// wishes are the flags that say what to rent.
+type wishes struct {
+	quote  api.QuoteRequest
+	create api.LeaseCreate
+	where  string
+	runFor time.Duration
+	stopIn time.Duration
+	idle   time.Duration
+	env    []string
+	labels []string
+	script string
+	cap    string
+	egress int64
+}
+
+func (w *wishes) quoteFlags(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.StringVar(&w.where, "where", "", tr("expression that picks the cheapest matching offer, instead of an offer's id"))
+	f.StringVar(&w.quote.Template, "template", "", tr("template to run"))
+	f.StringVar(&w.quote.Image, "image", "", tr("image to run, instead of the template's"))
+	f.Int64Var(&w.quote.DiskGiB, "disk", 0, tr("disk in GiB (default: the template's)"))
+	f.DurationVar(&w.runFor, "run-for", 0, tr("also price this run time, such as 8h"))
+	f.Int64Var(&w.egress, "egress-gb", 0, tr("GB that you expect to send in that time"))
+}
+
+func (w *wishes) leaseFlags(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.StringVar(&w.create.Name, "name", "", tr("name of the lease"))
+	f.StringArrayVarP(&w.env, "env", "e", nil, tr("environment variable NAME=VALUE; may be repeated"))
+	f.StringArrayVar(&w.labels, "label", nil, tr("label KEY=VALUE; may be repeated"))
+	f.StringVar(&w.script, "start-script", "", tr("file whose content is run when the instance starts"))
+	f.IntSliceVarP(&w.create.Ports, "port", "p", nil, tr("TCP port served inside; may be repeated"))
+	f.DurationVar(&w.stopIn, "stop-in", 0, tr("stop after this time"))
+	f.DurationVar(&w.idle, "idle-stop", 0, tr("stop when nobody has used it for this time"))
+	f.StringVar(&w.cap, "spending-cap", "", tr("stop when this much is due"))
+}
+
+// offer returns the offer that the arguments name.
+func (w *wishes) offer(ctx context.Context, c *api.Client, args []string) (string, error) {
+	if len(args) > 0 {
+		return args[0], nil
+	}
+	found, err := c.Offers(ctx, api.OfferQuery{Where: w.where, DiskGiB: w.quote.DiskGiB, Limit: 1})
+	if err != nil {
+		return "", err
+	}
+	if len(found.Items) == 0 {
+		return "", errors.New(tr("nothing on the market matches; loosen --where, or look with suanli search"))
+	}
+	return found.Items[0].ID, nil
+}
+
+func (w *wishes) makeQuote(ctx context.Context, c *api.Client, args []string) (*api.Quote, error) {
+	offer, err := w.offer(ctx, c, args)
+	if err != nil {
+		return nil, err
+	}
+	w.quote.OfferID = offer
+	w.quote.RunSeconds = int64(w.runFor / time.Second)
+	w.quote.EgressBytes = w.egress * 1_000_000_000
+	return c.CreateQuote(ctx, w.quote)
+}
+
+func (w *wishes) makeLease(quoteID string, command []string) (api.LeaseCreate, error) {
+	r := w.create
+	r.QuoteID, r.Command = quoteID, command
+	var err error
+	if r.Environment, err = pairs("--env", w.env); err != nil {
+		return r, err
+	}
+	if r.Labels, err = pairs("--label", w.labels); err != nil {
+		return r, err
+	}
+	if w.script != "" {
+		b, err := os.ReadFile(w.script)
+		if err != nil {
+			return r, err
+		}
+		r.StartScript = string(b)
+	}
+	if w.stopIn != 0 {
+		t := time.Now().Add(w.stopIn).UTC().Truncate(time.Second)
+		r.StopAt = &t
+	}
+	if w.idle != 0 {
+		r.IdleStop = &api.IdleStop{AfterSeconds: int64(w.idle / time.Second), GPUPercent: 5, CPUPercent: 5}
+	}
+	if w.cap != "" {
+		if r.SpendingCap, err = money.ParseAmount(w.cap); err != nil {
+			return r, usageError{err}
+		}
+	}
+	return r, nil
+}
+
+// pairs reads NAME=VALUE arguments.
+func pairs(flag string, list []string) (map[string]string, error) {
+	if len(list) == 0 {
+		return nil, nil
+	}
+	m := map[string]string{}
+	for _, p := range list {
+		k, v, ok := strings.Cut(p, "=")
+		if !ok || k == "" {
+			return nil, usageError{errors.New(tr("%s %q: want NAME=VALUE", flag, p))}
+		}
+		m[k] = v
+	}
+	return m, nil
+}
+
+func quoteCommand() *cobra.Command {
+	w := &wishes{}
+	cmd := &cobra.Command{
+		Use: "quote [OFFER]", Short: tr("Freeze and show the whole price of an offer"), Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := client(cmd)
+			if err != nil {
+				return err
+			}
+			q, err := w.makeQuote(cmd.Context(), c, args)
+			if err != nil {
+				return err
+			}
+			if wantsJSON(cmd) {
+				return printJSON(cmd, q)
+			}
+			printQuote(cmd, q)
+			return nil
+		},
+	}
+	w.quoteFlags(cmd)
+	return cmd
+}
+
+func printQuote(cmd *cobra.Command, q *api.Quote) {
+	say(cmd, "Quote %s, valid until %s", q.ID, q.ValidUntil.Local().Format(time.DateTime))
+	say(cmd, "%d × %s%s, %d GiB disk, image %s", q.GPUCount, q.GPUModel, mark(q.Simulated), q.DiskGiB, q.Image)
+	t := newTable(tr("METER"), tr("RATE"), tr("QUANTITY"), tr("PER HOUR"), tr("PER DAY"), tr("PER MONTH"), tr("FOR THE RUN"))
+	for _, l := range q.Lines {
+		t.add(l.Meter, l.Rate.Display()+" / "+l.Unit, l.Quantity, l.PerHour.Display(), l.PerDay.Display(), l.PerMonth.Display(), l.ForRun.Display())
+	}
+	t.add(tr("total"), q.Currency, "", q.PerHour.Display(), q.PerDay.Display(), q.PerMonth.Display(), q.ForRun.Display())
+	t.print(cmd.OutOrStdout())
+	say(cmd, "Running time is rounded up to the %s, at least %d s at each start. A stopped lease costs %s an hour for its disk.",
+		q.Granularity, q.MinimumSeconds, q.PricePerHourByState["stopped"].Display())
+	if len(q.NotIncluded) > 0 {
+		say(cmd, "Not included: %s", strings.Join(q.NotIncluded, ", "))
+	}
+}
+
+// mark labels what is simulated, wherever it is shown.
+func mark(simulated bool) string {
+	if simulated {
+		return " [simulated]"
+	}
+	return ""
+}
+
+func rentCommand() *cobra.Command {
+	w := &wishes{}
+	var wait bool
+	cmd := &cobra.Command{
+		Use: "rent [OFFER] [-- COMMAND…]", Short: tr("Rent a GPU: quote, accept, wait until it runs"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			offer, command := args, []string(nil)
+			if n := cmd.ArgsLenAtDash(); n >= 0 {
+				offer, command = args[:n], args[n:]
+			}
+			if len(offer) > 1 {
+				return usageError{errors.New(tr("one offer at a time; a command to run goes after --"))}
+			}
+			c, err := client(cmd)
+			if err != nil {
+				return err
+			}
+			q, err := w.makeQuote(cmd.Context(), c, offer)
+			if err != nil {
+				return err
+			}
+			if !wantsJSON(cmd) {
+				printQuote(cmd, q)
+			}
+			r, err := w.makeLease(q.ID, command)
+			if err != nil {
+				return err
+			}
+			l, err := c.CreateLease(cmd.Context(), r)
+			if err != nil {
+				return err
+			}
+			say(cmd, "Lease %s (%s) is accepted", l.Name, l.ID)
+			if wait {
+				if l, err = waitFor(cmd, c, l.ID, "running", "stopped"); err != nil {
+					return err
+				}
+			}
+			if wantsJSON(cmd) {
+				return printJSON(cmd, l)
+			}
+			say(cmd, "Enter it with: suanli ssh %s", l.Name)
+			return nil
+		},
+	}
+	w.quoteFlags(cmd)
+	w.leaseFlags(cmd)
+	cmd.Flags().BoolVar(&wait, "wait", true, tr("wait until it runs"))
+	return cmd
+}
+
+// waitFor polls a lease until it is in one of the states, showing progress. A
+// lease that fails or ends meanwhile is an error with its reason.
+func waitFor(cmd *cobra.Command, c *api.Client, id string, states ...string) (*api.Lease, error) {
+	ctx := cmd.Context()
+	last := ""
+	tick := time.NewTicker(250 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		l, err := c.Lease(ctx, id)
+		if err != nil {
+			return nil, err
+		}
+		line := l.State
+		if p := l.Progress; p != nil && l.State != "running" {
+			line += ", " + p.Phase
+			if p.TotalBytes > 0 {
+				line += fmt.Sprintf(" %d/%d MB", p.PulledBytes/1e6, p.TotalBytes/1e6)
+			}
+		}
+		if line != last {
+			say(cmd, "  %s", line)
+			last = line
+		}
+		for _, s := range states {
+			if l.State == s {
+				return l, nil
+			}
+		}
+		switch l.State {
+		case "failed", "ended":
+			return l, errors.New(tr("lease %s is %s: %s (%s)", l.ID, l.State, l.Message, l.Code))
+		case "stopped":
+			if l.Code != "" && l.Code != "commanded" {
+				return l, errors.New(tr("lease %s is %s: %s (%s)", l.ID, l.State, l.Message, l.Code))
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-tick.C:
+		}
+	}
+}
+
+func psCommand() *cobra.Command {
+	var all bool
+	var state string
+	cmd := &cobra.Command{
+		Use: "ps", Short: tr("List leases"), Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := client(cmd)
+			if err != nil {
+				return err
+			}
+			var list []api.Lease
+			for cursor := ""; ; {
+				p, err := c.Leases(cmd.Context(), state, !all && state == "", cursor, 100)
+				if err != nil {
+					return err
+				}
+				list = append(list, p.Items...)
+				if cursor = p.NextCursor; cursor == "" {
+					break
+				}
+			}
+			if wantsJSON(cmd) {
+				return printJSON(cmd, list)
+			}
+			t := newTable(tr("NAME"), tr("ID"), tr("STATE"), tr("GPU"), tr("IMAGE"), tr("PER HOUR"), tr("AGE"))
+			for _, l := range list {
+				t.add(l.Name, l.ID, l.State, fmt.Sprintf("%d × %s%s", l.GPUCount, l.GPUModel, mark(l.Simulated)), l.Image,
+					l.PerHour.Display()+" "+l.Currency, time.Since(l.CreatedAt).Round(time.Second))
+			}
+			t.print(cmd.OutOrStdout())
+			return nil
+		},
+	}
+	cmd.Flags().BoolVarP(&all, "all", "a", false, tr("those that are over, too"))
+	cmd.Flags().StringVar(&state, "state", "", tr("only those in this state"))
+	return cmd
+}
+
+func showCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "show LEASE", Short: tr("Show one lease"), Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := client(cmd)
+			if err != nil {
+				return err
+			}
+			l, err := c.Lease(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			if wantsJSON(cmd) {
+				return printJSON(cmd, l)
+			}
+			t := newTable(tr("NAME"), l.Name)
+			t.add(tr("ID"), l.ID)
+			t.add(tr("STATE"), strings.TrimSpace(l.State+" "+l.Message))
+			t.add(tr("GPU"), fmt.Sprintf("%d × %s%s", l.GPUCount, l.GPUModel, mark(l.Simulated)))
+			t.add(tr("CPU, MEMORY, DISK"), fmt.Sprintf("%s, %d MiB, %d GiB", cpus(l.CPUMillis), l.MemoryMiB, l.DiskGiB))
+			t.add(tr("HOST"), l.HostID+" ("+l.Region+", "+l.Zone+")")
+			t.add(tr("IMAGE"), l.Image)
+			t.add(tr("PER HOUR"), l.PerHour.Display()+" "+l.Currency)
+			if l.ExitCode != nil {
+				t.add(tr("EXIT CODE"), strconv.Itoa(*l.ExitCode))
+			}
+			if l.StopAt != nil {
+				t.add(tr("STOPS AT"), l.StopAt.Local().Format(time.DateTime))
+			}
+			t.print(cmd.OutOrStdout())
+			return nil
+		},
+	}
+}
+
+func cpus(millis int64) string { return strconv.FormatFloat(float64(millis)/1000, 'f', -1, 64) }
+
+// act is a command that moves one lease and waits for where it leads.
+func act(use, short string, do func(*api.Client, context.Context, string) (*api.Lease, error), states ...string) *cobra.Command {
+	var wait bool
+	cmd := &cobra.Command{
+		Use: use + " LEASE", Short: short, Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := client(cmd)
+			if err != nil {
+				return err
+			}
+			l, err := do(c, cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			if wait {
+				if l, err = waitFor(cmd, c, l.ID, states...); err != nil {
+					return err
+				}
+			}
+			if wantsJSON(cmd) {
+				return printJSON(cmd, l)
+			}
+			say(cmd, "Lease %s is %s", l.Name, l.State)
+			return nil
+		},
+	}
+	cmd.Flags().BoolVar(&wait, "wait", true, tr("wait until it is done"))
+	return cmd
+}
+
+func stopCommand() *cobra.Command {
+	return act("stop", tr("Stop a lease and keep its disk"), (*api.Client).StopLease, "stopped")
+}
+
+func startCommand() *cobra.Command {
+	return act("start", tr("Start a stopped lease on its disk"), (*api.Client).StartLease, "running")
+}
+
+func restartCommand() *cobra.Command {
+	return act("restart", tr("Give a lease a new container on the same disk"), (*api.Client).RestartLease, "running")
+}
+
+func endCommand() *cobra.Command {
+	return act("end", tr("End a lease for good, disk included"), (*api.Client).EndLease, "ended", "failed")
+}
+
+func setCommand() *cobra.Command {
+	var name, stopAt string
+	var labels []string
+	var idle time.Duration
+	cmd := &cobra.Command{
+		Use: "set LEASE", Short: tr("Change name, labels, deadline or idle stop of a lease"), Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := client(cmd)
+			if err != nil {
+				return err
+			}
+			var u api.LeaseUpdate
+			if cmd.Flags().Changed("name") {
+				u.Name = &name
+			}
+			if u.Labels, err = pairs("--label", labels); err != nil {
+				return err
+			}
+			switch {
+			case stopAt == "never":
+				u.StopAt = &time.Time{}
+			case stopAt != "":
+				t, err := moment(stopAt, time.Now())
+				if err != nil {
+					return usageError{err}
+				}
+				u.StopAt = &t
+			}
+			if cmd.Flags().Changed("idle-stop") {
+				u.IdleStop = &api.IdleStop{AfterSeconds: int64(idle / time.Second), GPUPercent: 5, CPUPercent: 5}
+			}
+			l, err := c.UpdateLease(cmd.Context(), args[0], u)
+			if err != nil {
+				return err
+			}
+			if wantsJSON(cmd) {
+				return printJSON(cmd, l)
+			}
+			say(cmd, "Lease %s is changed", l.Name)
+			return nil
+		},
+	}
+	cmd.Flags().StringVar(&name, "name", "", tr("new name"))
+	cmd.Flags().StringArrayVar(&labels, "label", nil, tr("all its labels, KEY=VALUE; may be repeated"))
+	cmd.Flags().StringVar(&stopAt, "stop-at", "", tr("stop at a time (2026-05-01T12:00:00Z), in a duration (8h), or never"))
+	cmd.Flags().DurationVar(&idle, "idle-stop", 0, tr("stop when nobody has used it for this time; 0: never"))
+	return cmd
+}
+
+// moment reads a time or a duration from now.
+func moment(s string, now time.Time) (time.Time, error) {
+	if d, err := time.ParseDuration(s); err == nil {
+		return now.Add(d).UTC().Truncate(time.Second), nil
+	}
+	t, err := time.Parse(time.RFC3339, s)
+	if err != nil {
+		return t, errors.New(tr("%q is neither a time like 2026-05-01T12:00:00Z nor a duration like 8h", s))
+	}
+	return t, nil
+}
+
+func historyCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "history LEASE", Short: tr("Show what happened to a lease"), Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := client(cmd)
+			if err != nil {
+				return err
+			}
+			list, err := c.LeaseHistory(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			if wantsJSON(cmd) {
+				return printJSON(cmd, list)
+			}
+			t := newTable(tr("TIME"), tr("EVENT"), tr("STATE"), tr("REASON"))
+			for _, e := range list {
+				t.add(e.At.Local().Format(time.DateTime), e.Event, e.To, strings.TrimSpace(e.Code+" "+e.Message))
+			}
+			t.print(cmd.OutOrStdout())
+			return nil
+		},
+	}
+}

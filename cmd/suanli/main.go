@@ -1,0 +1,120 @@
+// Command suanli is a GPU rental cloud in one binary: the whole cloud (up), its
+// parts (server, agent, gateway) and the client that renters, hosts and
+// operators use.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"suanli.dev/api"
+)
+
+// version is set when a release is built.
+var version = "0.1.0-dev"
+
+// Exit codes, also in docs/cli.md. Commands that run something inside an
+// instance exit with its code.
+const (
+	exitFailure      = 1
+	exitUsage        = 2
+	exitNotFound     = 3
+	exitUnauthorized = 4
+	exitPayment      = 5
+	exitConflict     = 6
+	exitUnavailable  = 7
+)
+
+// exitError carries the code of something that ran inside an instance.
+type exitError struct{ code int }
+
+func (e exitError) Error() string { return fmt.Sprintf("exit status %d", e.code) }
+
+// usageError is a mistake on the command line.
+type usageError struct{ error }
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	chooseLanguage(os.Args[1:], os.Getenv)
+	root := newRoot()
+	err := root.ExecuteContext(ctx)
+	os.Exit(report(err))
+}
+
+// report prints an error as a person should read it and returns the exit code.
+func report(err error) int {
+	if err == nil {
+		return 0
+	}
+	var exit exitError
+	if errors.As(err, &exit) {
+		return exit.code
+	}
+	fmt.Fprintln(os.Stderr, tr("suanli: %s", err))
+	var usage usageError
+	if errors.As(err, &usage) {
+		return exitUsage
+	}
+	var problem *api.Error
+	if errors.As(err, &problem) {
+		switch problem.Status {
+		case 401, 403:
+			return exitUnauthorized
+		case 402:
+			return exitPayment
+		case 404, 410:
+			return exitNotFound
+		case 409, 412:
+			return exitConflict
+		case 422, 400:
+			return exitUsage
+		case 429, 503:
+			return exitUnavailable
+		}
+	}
+	return exitFailure
+}
+
+func newRoot() *cobra.Command {
+	root := &cobra.Command{
+		Use:           "suanli",
+		Short:         tr("A GPU rental cloud that you can run yourself"),
+		Version:       version,
+		SilenceUsage:  true,
+		SilenceErrors: true,
+	}
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
+	root.PersistentFlags().Bool("json", false, tr("print JSON"))
+	root.PersistentFlags().String("lang", "", tr("language of texts: en or zh"))
+	root.PersistentFlags().String("server", "", tr("URL of the cloud (default: the one signed in to)"))
+	root.PersistentFlags().String("token", "", tr("API key (default: that of the sign-in, or SUANLI_TOKEN)"))
+	root.AddGroup(
+		&cobra.Group{ID: "rent", Title: tr("Rent:")},
+		&cobra.Group{ID: "enter", Title: tr("Work inside:")},
+		&cobra.Group{ID: "host", Title: tr("Host:")},
+		&cobra.Group{ID: "account", Title: tr("Account and money:")},
+		&cobra.Group{ID: "operate", Title: tr("Operate:")},
+	)
+	add := func(group string, commands ...*cobra.Command) {
+		for _, c := range commands {
+			c.GroupID = group
+			root.AddCommand(c)
+		}
+	}
+	add("rent", searchCommand(), quoteCommand(), rentCommand(), psCommand(), showCommand(), stopCommand(), startCommand(),
+		restartCommand(), endCommand(), setCommand(), historyCommand(), templatesCommand(), modelsCommand())
+	add("enter", sshCommand(), execCommand(), logsCommand(), cpCommand(), forwardCommand(), topCommand(), openCommand())
+	add("host", hostCommand(), agentCommand())
+	add("account", loginCommand(), logoutCommand(), accountCommand(), keyCommand(), balanceCommand(), billCommand())
+	add("operate", upCommand(), serverCommand(), gatewayCommand(), configCommand(), doctorCommand(), backupCommand(), restoreCommand(),
+		ledgerCommand(), depositCommand(), imageCommand(), openapiCommand(), demoCommand())
+	root.AddCommand(instanceCommand())
+	return root
+}

@@ -1,0 +1,125 @@
+package main
+
+import (
+	"crypto/ed25519"
+	"crypto/rand"
+	"encoding/json"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/crypto/ssh"
+
+	"suanli.dev/api"
+)
+
+// signIn is what `suanli login` keeps for later commands.
+type signIn struct {
+	Server string `json:"server"`
+	Token  string `json:"token"`
+}
+
+// clientDir is the folder of the sign-in and of the client's SSH key.
+func clientDir() (string, error) {
+	if d := os.Getenv("SUANLI_CLIENT_DIR"); d != "" {
+		return d, nil
+	}
+	base, err := os.UserConfigDir()
+	if err != nil {
+		return "", err
+	}
+	return filepath.Join(base, "suanli"), nil
+}
+
+func readSignIn() (signIn, error) {
+	var s signIn
+	dir, err := clientDir()
+	if err != nil {
+		return s, err
+	}
+	b, err := os.ReadFile(filepath.Join(dir, "login.json"))
+	if errors.Is(err, os.ErrNotExist) {
+		return s, nil
+	}
+	if err != nil {
+		return s, err
+	}
+	return s, json.Unmarshal(b, &s)
+}
+
+func writeSignIn(s signIn) error {
+	dir, err := clientDir()
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	b, err := json.Marshal(s)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(dir, "login.json"), b, 0o600)
+}
+
+// client returns an API client for the cloud that flags, environment or the
+// sign-in name, in that order.
+func client(cmd *cobra.Command) (*api.Client, error) {
+	s, err := readSignIn()
+	if err != nil {
+		return nil, fmt.Errorf("read the sign-in: %w", err)
+	}
+	if v := os.Getenv("SUANLI_SERVER"); v != "" {
+		s.Server = v
+	}
+	if v := os.Getenv("SUANLI_TOKEN"); v != "" {
+		s.Token = v
+	}
+	if v, _ := cmd.Flags().GetString("server"); v != "" {
+		s.Server = v
+	}
+	if v, _ := cmd.Flags().GetString("token"); v != "" {
+		s.Token = v
+	}
+	if s.Server == "" {
+		return nil, errors.New(tr("not signed in: run suanli login <URL>, or give --server and --token"))
+	}
+	return api.New(s.Server, s.Token), nil
+}
+
+// sshKey returns the client's own SSH key, made at first use.
+func sshKey() (ssh.Signer, string, error) {
+	dir, err := clientDir()
+	if err != nil {
+		return nil, "", err
+	}
+	path := filepath.Join(dir, "id_ed25519")
+	b, err := os.ReadFile(path)
+	if errors.Is(err, os.ErrNotExist) {
+		_, key, err := ed25519.GenerateKey(rand.Reader)
+		if err != nil {
+			return nil, "", err
+		}
+		block, err := ssh.MarshalPrivateKey(key, "suanli")
+		if err != nil {
+			return nil, "", err
+		}
+		b = pem.EncodeToMemory(block)
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			return nil, "", err
+		}
+		if err := os.WriteFile(path, b, 0o600); err != nil {
+			return nil, "", err
+		}
+	} else if err != nil {
+		return nil, "", err
+	}
+	signer, err := ssh.ParsePrivateKey(b)
+	if err != nil {
+		return nil, "", fmt.Errorf("%s: %w", path, err)
+	}
+	return signer, string(ssh.MarshalAuthorizedKey(signer.PublicKey())), nil
+}

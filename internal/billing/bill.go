@@ -1,0 +1,129 @@
+package billing
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"suanli.dev/internal/money"
+	"suanli.dev/internal/pricing"
+	"suanli.dev/internal/store"
+)
+
+// Bill is what a lease has cost, and why.
+type Bill struct {
+	LeaseID, AccountID, ProviderID string
+	Currency                       money.Currency
+	Simulated                      bool
+	Quote                          pricing.Quote
+	At                             time.Time // the moment the bill is for
+	Begun, Ended                   time.Time // Ended is zero for an open lease
+	Lines                          []BillLine
+	Total                          money.Amount
+	Posted                         money.Amount // part of Total that has been taken from the balance
+	Unbilled                       money.Amount // Total − Posted; negative: a correction is to come
+	ProviderShare                  money.Amount
+	Commission                     money.Amount // Total − ProviderShare
+}
+
+// BillLine is one compute session, one month of storage, or all egress.
+type BillLine struct {
+	Meter      pricing.Meter
+	Start, End time.Time // zero for egress
+	Open       bool      // it goes on; End is the last sign of life
+	Used       int64     // in Unit
+	Charged    int64     // in Unit, with minimum and granularity
+	Unit       string    // "s", "GiB·s", "byte"
+	Rate       money.Rate
+	RateUnit   string // "hour", "GiB-month", "GB"
+	Amount     money.Amount
+	Words      string // the line in a sentence
+
+	per int64 // how many of Charged the rate is for
+}
+
+// Due returns a lease's bill as of a moment: itemised, and adding up to the micro.
+func (s *Service) Due(ctx context.Context, leaseID string, at time.Time) (Bill, error) {
+	var b Bill
+	err := s.cfg.DB.View(ctx, func(ctx context.Context, tx *store.Tx) error {
+		l, err := s.lease(ctx, tx, leaseID)
+		if err != nil {
+			return err
+		}
+		b, err = s.bill(l, at)
+		return err
+	})
+	return b, err
+}
+
+func (s *Service) due(l *leaseRow, at time.Time) (money.Amount, error) {
+	d, err := pricing.Due(l.quote, s.usage(l, at))
+	if err != nil {
+		return 0, fmt.Errorf("due for lease %s: %w", l.id, err)
+	}
+	return sum(d)
+}
+
+func (s *Service) bill(l *leaseRow, at time.Time) (Bill, error) {
+	items, err := pricing.Itemise(l.quote, s.usage(l, at))
+	if err != nil {
+		return Bill{}, fmt.Errorf("bill of lease %s: %w", l.id, err)
+	}
+	b := Bill{
+		LeaseID: l.id, AccountID: l.accountID, ProviderID: l.providerID, Currency: l.quote.Currency, Simulated: l.simulated,
+		Quote: l.quote, At: at, Begun: l.begun, Ended: l.ended, Lines: []BillLine{},
+	}
+	due := map[pricing.Meter]money.Amount{}
+	for _, it := range items {
+		line := BillLine{
+			Meter: it.Meter, Start: it.Interval.Start, End: it.Interval.End, Used: it.Used, Charged: it.Charged,
+			Rate: it.Rate, Amount: it.Amount, per: it.Per,
+		}
+		for _, i := range l.intervals {
+			if i.meter == it.Meter && i.open() && !i.start.After(line.End) && l.ended.IsZero() && i.limit.IsZero() && !line.End.After(at) {
+				line.Open = line.Open || !line.End.Before(i.start)
+			}
+		}
+		describe(&line, l.quote)
+		b.Lines = append(b.Lines, line)
+		due[it.Meter] += it.Amount
+	}
+	for _, m := range pricing.Meters {
+		p, c, err := pricing.Split(due[m], l.quote.Tariff.CommissionBasisPoints)
+		if err != nil {
+			return Bill{}, fmt.Errorf("bill of lease %s: %w", l.id, err)
+		}
+		b.Total += due[m]
+		b.ProviderShare += p
+		b.Commission += c
+	}
+	b.Posted = l.posted.total()
+	b.Unbilled = b.Total - b.Posted
+	return b, nil
+}
+
+// describe puts units and a sentence to a line.
+func describe(line *BillLine, q pricing.Quote) {
+	switch line.Meter {
+	case pricing.Compute:
+		line.Unit, line.RateUnit = "s", "hour"
+		line.Words = fmt.Sprintf("ran %d s", line.Used)
+		if line.Charged != line.Used {
+			why := fmt.Sprintf("every started %s counts", q.Tariff.Granularity)
+			if line.Used < q.Tariff.MinimumSeconds {
+				why = fmt.Sprintf("the minimum at each start is %d s", q.Tariff.MinimumSeconds)
+			}
+			line.Words += fmt.Sprintf(", charged as %d s (%s)", line.Charged, why)
+		}
+	case pricing.Storage:
+		line.Unit, line.RateUnit = "GiB·s", "GiB-month"
+		line.Words = fmt.Sprintf("kept %d GiB for %d s of the month's %d s", q.DiskGiB, line.Used/max(1, q.DiskGiB), line.per)
+	case pricing.Egress:
+		line.Unit, line.RateUnit = "byte", "GB"
+		line.Words = fmt.Sprintf("sent %d bytes (a GB is 1,000,000,000)", line.Used)
+	}
+	line.Words += fmt.Sprintf(", at %s %s per %s: %s %s", line.Rate.Display(), q.Currency, line.RateUnit, line.Amount.Display(), q.Currency)
+	if q.Simulated {
+		line.Words += " (simulated)"
+	}
+}

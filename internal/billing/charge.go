@@ -1,0 +1,190 @@
+package billing
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	"suanli.dev/internal/ident"
+	"suanli.dev/internal/ledger"
+	"suanli.dev/internal/money"
+	"suanli.dev/internal/pricing"
+	"suanli.dev/internal/store"
+)
+
+// The codes of billing's transfers.
+const (
+	CodeDeposit    = "deposit"
+	CodeHold       = "hold"
+	CodeRelease    = "release"
+	CodeCharge     = "charge"
+	CodeCorrection = "correction" // usage turned out to be less than was charged
+	CodeRepayment  = "repayment"  // of debt
+)
+
+// leg is money on one side of a charge.
+type leg struct {
+	path   string
+	amount money.Amount
+}
+
+// charge posts the difference between what is due for a lease and what has been
+// posted, for each meter, with the provider's share and the platform's. The
+// caller holds the account's lock and saves it (see rebalance).
+func (s *Service) charge(ctx context.Context, tx *store.Tx, a *accountRow, l *leaseRow, at time.Time) error {
+	due, err := pricing.Due(l.quote, s.usage(l, at))
+	if err != nil {
+		return fmt.Errorf("charge lease %s: %w", l.id, err)
+	}
+	now := s.cfg.Clock()
+	from := latest(l.begun, l.settled)
+	var total, provider, commission money.Amount
+	for _, m := range pricing.Meters {
+		delta := due[m] - l.posted[m]
+		if delta == 0 {
+			continue
+		}
+		p, c, err := shareOf(due[m], l.posted[m], l.quote.Tariff.CommissionBasisPoints)
+		if err != nil {
+			return fmt.Errorf("charge lease %s: %w", l.id, err)
+		}
+		simulated := 0
+		if l.simulated {
+			simulated = 1
+		}
+		if _, err := tx.Exec(ctx, `INSERT INTO billing_charges (id, lease_id, account_id, provider_id, meter, currency, amount, provider, commission, simulated, from_at, to_at, posted_at)
+			VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+			ident.New(ident.Charge), l.id, l.accountID, l.providerID, string(m), string(a.currency), int64(delta), int64(p), int64(c), simulated,
+			store.Micros(from), store.Micros(latest(from, at)), store.Micros(now)); err != nil {
+			return fmt.Errorf("charge lease %s: %w", l.id, err)
+		}
+		total, provider, commission = total+delta, provider+p, commission+c
+		l.posted[m] = due[m]
+	}
+	if total == 0 && provider == 0 && commission == 0 {
+		return nil
+	}
+	batch, err := s.chargeTransfers(ctx, tx, a, l, provider, commission, at)
+	if err != nil {
+		return fmt.Errorf("charge lease %s: %w", l.id, err)
+	}
+	if err := s.cfg.Ledger.Post(ctx, tx, batch...); err != nil {
+		return fmt.Errorf("charge lease %s: %w", l.id, err)
+	}
+	// The sign of life that was relied on must survive a restart, or what is due
+	// would fall under what is posted.
+	l.confirmed = latest(l.confirmed, earliest(s.lastAlive(l.id), at))
+	l.settled = latest(l.settled, at)
+	if _, err := tx.Exec(ctx, `UPDATE billing_leases SET posted_compute = ?, posted_storage = ?, posted_egress = ?, confirmed_at = ?, settled_at = ? WHERE lease_id = ?`,
+		int64(l.posted[pricing.Compute]), int64(l.posted[pricing.Storage]), int64(l.posted[pricing.Egress]),
+		store.Micros(l.confirmed), store.Micros(l.settled), l.id); err != nil {
+		return fmt.Errorf("charge lease %s: %w", l.id, err)
+	}
+	return nil
+}
+
+// shareOf returns how much the provider's and the platform's shares grow when a
+// meter's total goes from posted to due.
+func shareOf(due, posted money.Amount, commissionBasisPoints int64) (provider, commission money.Amount, err error) {
+	p1, c1, err := pricing.Split(due, commissionBasisPoints)
+	if err != nil {
+		return 0, 0, err
+	}
+	p0, c0, err := pricing.Split(posted, commissionBasisPoints)
+	return p1 - p0, c1 - c0, err
+}
+
+// chargeTransfers moves provider and commission out of the renter's wallet, then
+// its hold, then into debt; or, where they are negative, back to the wallet.
+func (s *Service) chargeTransfers(ctx context.Context, tx *store.Tx, a *accountRow, l *leaseRow, provider, commission money.Amount, at time.Time) ([]ledger.Transfer, error) {
+	wallet, hold, _, err := s.funds(ctx, tx, a.id, a.currency)
+	if err != nil {
+		return nil, err
+	}
+	var owed []leg
+	var batch []ledger.Transfer
+	for _, to := range []leg{{ledger.Payable(l.providerID), provider}, {ledger.Commission, commission}} {
+		if to.amount > 0 {
+			owed = append(owed, to)
+		}
+		if to.amount < 0 {
+			batch = append(batch, s.transfer(a, to.path, ledger.Wallet(a.id), -to.amount, CodeCorrection, l.id, at))
+		}
+	}
+	sources := []leg{{ledger.Wallet(a.id), wallet}, {ledger.Hold(a.id), hold}, {ledger.Receivable(a.id), 1<<62 - 1}}
+	for _, to := range owed {
+		for i := range sources {
+			part := min(to.amount, sources[i].amount)
+			if part <= 0 {
+				continue
+			}
+			batch = append(batch, s.transfer(a, sources[i].path, to.path, part, CodeCharge, l.id, at))
+			sources[i].amount -= part
+			to.amount -= part
+		}
+	}
+	return batch, nil
+}
+
+// transfer makes a transfer of an account's next key. The account's row must be
+// saved in the same transaction.
+func (s *Service) transfer(a *accountRow, debit, credit string, amount money.Amount, code, reference string, at time.Time) ledger.Transfer {
+	a.sequence++
+	return ledger.Transfer{
+		Key:   ledger.Key(at, a.id, strconv.FormatInt(a.sequence, 10)),
+		Debit: debit, Credit: credit, Amount: amount, Currency: a.currency, Code: code, Reference: reference, EffectiveAt: at,
+	}
+}
+
+// funds returns an account's wallet and hold, at least 0, and debt, at most 0.
+func (s *Service) funds(ctx context.Context, tx *store.Tx, accountID string, c money.Currency) (wallet, hold, debt money.Amount, err error) {
+	if wallet, err = s.cfg.Ledger.Balance(ctx, tx, ledger.Wallet(accountID), c); err != nil {
+		return 0, 0, 0, err
+	}
+	if hold, err = s.cfg.Ledger.Balance(ctx, tx, ledger.Hold(accountID), c); err != nil {
+		return 0, 0, 0, err
+	}
+	debt, err = s.cfg.Ledger.Balance(ctx, tx, ledger.Receivable(accountID), c)
+	return wallet, hold, debt, err
+}
+
+// holds returns what the open leases of an account want set aside together.
+func (s *Service) holds(ctx context.Context, tx *store.Tx, accountID string) (money.Amount, error) {
+	var want money.Amount
+	err := tx.QueryRow(ctx, `SELECT CAST(COALESCE(SUM(hold), 0) AS BIGINT) FROM billing_leases WHERE account_id = ? AND ended_at = 0`, accountID).Scan(&want)
+	if err != nil {
+		return 0, fmt.Errorf("holds of %s: %w", accountID, err)
+	}
+	return want, nil
+}
+
+// rebalance gives back what is held beyond the open leases' holds, pays debt from
+// the wallet, and fills the hold up again from what is left. It saves the account.
+func (s *Service) rebalance(ctx context.Context, tx *store.Tx, a *accountRow, at time.Time) error {
+	wallet, hold, debt, err := s.funds(ctx, tx, a.id, a.currency)
+	if err != nil {
+		return fmt.Errorf("rebalance %s: %w", a.id, err)
+	}
+	want, err := s.holds(ctx, tx, a.id)
+	if err != nil {
+		return err
+	}
+	var batch []ledger.Transfer
+	move := func(from, to string, amount money.Amount, code string) {
+		if amount > 0 {
+			batch = append(batch, s.transfer(a, from, to, amount, code, a.id, at))
+		}
+	}
+	release := max(0, hold-want)
+	move(ledger.Hold(a.id), ledger.Wallet(a.id), release, CodeRelease)
+	wallet, hold = wallet+release, hold-release
+	repay := max(0, min(wallet, -debt))
+	move(ledger.Wallet(a.id), ledger.Receivable(a.id), repay, CodeRepayment)
+	wallet -= repay
+	move(ledger.Wallet(a.id), ledger.Hold(a.id), min(wallet, max(0, want-hold)), CodeHold)
+	if err := s.cfg.Ledger.Post(ctx, tx, batch...); err != nil {
+		return fmt.Errorf("rebalance %s: %w", a.id, err)
+	}
+	return a.save(ctx, tx)
+}

@@ -1,0 +1,112 @@
+package billing
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"suanli.dev/internal/account"
+	"suanli.dev/internal/fault"
+	"suanli.dev/internal/ident"
+	"suanli.dev/internal/ledger"
+	"suanli.dev/internal/money"
+	"suanli.dev/internal/store"
+)
+
+// Balance is where an account stands. Available = Settled − Held − UnbilledDue.
+type Balance struct {
+	Currency    money.Currency
+	Settled     money.Amount // all that was paid in, less all that was posted; negative: debt
+	Held        money.Amount // part of Settled that is set aside for running leases
+	UnbilledDue money.Amount // used and not posted yet
+	Available   money.Amount // what a new lease can be begun with
+}
+
+// Deposit credits an account with money that an operator has received. The same
+// key with the same account, amount and reference returns the first deposit; with
+// others it is a Conflict fault "idempotency_conflict". Debt is paid from it first.
+func (s *Service) Deposit(ctx context.Context, p account.Principal, accountID string, amount money.Amount, reference, key string) (ledger.Transfer, error) {
+	if !p.May(account.Operate) {
+		return ledger.Transfer{}, fault.New(fault.Forbidden, "forbidden", "only an operator can enter deposits")
+	}
+	if amount <= 0 {
+		return ledger.Transfer{}, fault.New(fault.Invalid, "amount_invalid", "a deposit of %s: want more than 0", amount.Display()).At("body.amount")
+	}
+	if len(reference) > 200 || len(key) > 128 {
+		return ledger.Transfer{}, fault.New(fault.Invalid, "text_too_long", "want a reference of at most 200 characters and a key of at most 128")
+	}
+	currency, err := s.cfg.CurrencyOf(ctx, accountID)
+	if err != nil {
+		return ledger.Transfer{}, fmt.Errorf("deposit: %w", err)
+	}
+	now := s.cfg.Clock()
+	if key == "" {
+		key = ident.New(ident.Transfer)
+	}
+	t := ledger.Transfer{
+		ID: ident.New(ident.Transfer), Key: "deposit:" + accountID + ":" + key, Debit: ledger.Deposits, Credit: ledger.Wallet(accountID),
+		Amount: amount, Currency: currency, Code: CodeDeposit, Reference: reference, EffectiveAt: now,
+	}
+	var posted ledger.Transfer
+	err = s.cfg.DB.Update(ctx, func(ctx context.Context, tx *store.Tx) error {
+		a, err := s.lockAccount(ctx, tx, accountID, currency)
+		if err != nil {
+			return err
+		}
+		if err := s.cfg.Ledger.Post(ctx, tx, t); err != nil {
+			return err
+		}
+		if posted, err = s.cfg.Ledger.Find(ctx, tx, t.Key); err != nil {
+			return err
+		}
+		if s.cfg.Audit != nil && posted.ID == t.ID {
+			detail := map[string]string{"account": accountID, "amount": amount.String(), "currency": string(currency), "reference": reference}
+			if err := s.cfg.Audit(ctx, tx, p, "deposit", t.ID, detail); err != nil {
+				return fmt.Errorf("audit: %w", err)
+			}
+		}
+		return s.rebalance(ctx, tx, a, now)
+	})
+	s.changed(accountID)
+	if err != nil {
+		return ledger.Transfer{}, fmt.Errorf("deposit: %w", err)
+	}
+	return posted, nil
+}
+
+// Balance returns where an account stands now.
+func (s *Service) Balance(ctx context.Context, accountID string) (Balance, error) {
+	currency, err := s.cfg.CurrencyOf(ctx, accountID)
+	if err != nil {
+		return Balance{}, fmt.Errorf("balance: %w", err)
+	}
+	var b Balance
+	err = s.cfg.DB.View(ctx, func(ctx context.Context, tx *store.Tx) (err error) {
+		b, err = s.balance(ctx, tx, accountID, currency, s.cfg.Clock())
+		return err
+	})
+	return b, err
+}
+
+func (s *Service) balance(ctx context.Context, tx *store.Tx, accountID string, currency money.Currency, now time.Time) (Balance, error) {
+	wallet, hold, debt, err := s.funds(ctx, tx, accountID, currency)
+	if err != nil {
+		return Balance{}, err
+	}
+	leases, err := s.openLeases(ctx, tx, accountID)
+	if err != nil {
+		return Balance{}, err
+	}
+	b := Balance{Currency: currency, Settled: wallet + hold + debt, Held: hold}
+	for _, l := range leases {
+		due, err := s.due(l, now)
+		if err != nil {
+			return Balance{}, err
+		}
+		if b.UnbilledDue, err = b.UnbilledDue.Add(due - l.posted.total()); err != nil {
+			return Balance{}, fmt.Errorf("balance of %s: %w", accountID, err)
+		}
+	}
+	b.Available = b.Settled - b.Held - b.UnbilledDue
+	return b, nil
+}

@@ -1,0 +1,272 @@
+package billing
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"suanli.dev/internal/fault"
+	"suanli.dev/internal/money"
+	"suanli.dev/internal/pricing"
+	"suanli.dev/internal/store"
+)
+
+// Terms are what a lease is billed by. They never change.
+type Terms struct {
+	LeaseID     string
+	AccountID   string // who pays
+	ProviderID  string // who earns
+	Quote       pricing.Quote
+	Simulated   bool
+	SpendingCap money.Amount // the instance is stopped when the lease has cost this much; 0: no cap
+}
+
+// BeginLease records the terms of a lease and sets a hold aside, in the
+// transaction that makes the lease: one hour or the minimum charge, all-in. It is
+// a Payment fault "insufficient_balance" if the account has less than that
+// available. The same terms again are no change.
+func (s *Service) BeginLease(ctx context.Context, tx *store.Tx, t Terms) error {
+	hold, err := t.Quote.Hold()
+	if err != nil {
+		return fmt.Errorf("begin lease %s: %w", t.LeaseID, err)
+	}
+	if _, err := pricing.Due(t.Quote, pricing.Usage{}); err != nil {
+		return fmt.Errorf("begin lease %s: %w", t.LeaseID, err)
+	}
+	if t.SpendingCap < 0 {
+		return fault.New(fault.Invalid, "spending_cap_invalid", "a spending cap of %s: want more than 0, or none", t.SpendingCap.Display())
+	}
+	currency, err := s.cfg.CurrencyOf(ctx, t.AccountID)
+	if err != nil {
+		return fmt.Errorf("begin lease %s: %w", t.LeaseID, err)
+	}
+	if currency != t.Quote.Currency {
+		return fault.New(fault.Invalid, "currency_mismatch", "the quote is in %s and the account in %s; ask for a quote in %s", t.Quote.Currency, currency, currency)
+	}
+	a, err := s.lockAccount(ctx, tx, t.AccountID, currency)
+	if err != nil {
+		return err
+	}
+	if known, err := s.lease(ctx, tx, t.LeaseID); err == nil {
+		if known.accountID == t.AccountID && known.providerID == t.ProviderID && known.cap == t.SpendingCap {
+			return nil
+		}
+		return fault.New(fault.Conflict, "lease_exists", "lease %s has been begun under other terms", t.LeaseID)
+	} else if f, ok := fault.As(err); !ok || f.Kind != fault.NotFound {
+		return err
+	}
+	now := s.cfg.Clock()
+	b, err := s.balance(ctx, tx, t.AccountID, currency, now)
+	if err != nil {
+		return err
+	}
+	if b.Available < hold {
+		return fault.New(fault.Payment, "insufficient_balance",
+			"this needs %s %s set aside (one hour, or the minimum charge, all-in) and %s %s is available; add money to the account",
+			hold.Display(), currency, b.Available.Display(), currency)
+	}
+	quote, err := json.Marshal(t.Quote)
+	if err != nil {
+		return fmt.Errorf("begin lease %s: %w", t.LeaseID, err)
+	}
+	simulated := 0
+	if t.Simulated || t.Quote.Simulated {
+		simulated = 1
+	}
+	if _, err := tx.Exec(ctx, `INSERT INTO billing_leases (lease_id, account_id, provider_id, quote, simulated, spending_cap, hold, egress_bytes,
+		posted_compute, posted_storage, posted_egress, confirmed_at, settled_at, begun_at, ended_at) VALUES (?, ?, ?, ?, ?, ?, ?, 0, 0, 0, 0, 0, 0, ?, 0)`,
+		t.LeaseID, t.AccountID, t.ProviderID, string(quote), simulated, int64(t.SpendingCap), int64(hold), store.Micros(now)); err != nil {
+		return fmt.Errorf("begin lease %s: %w", t.LeaseID, err)
+	}
+	s.changed(t.AccountID)
+	return s.rebalance(ctx, tx, a, now)
+}
+
+// CheckFunds is a Payment fault "insufficient_balance" unless the account that
+// pays for a lease has all holds of its leases covered; to be asked before a
+// stopped lease is started again.
+func (s *Service) CheckFunds(ctx context.Context, tx *store.Tx, leaseID string) error {
+	a, _, l, err := s.lockLease(ctx, tx, leaseID)
+	if err != nil {
+		return err
+	}
+	b, err := s.balance(ctx, tx, a.id, a.currency, s.cfg.Clock())
+	if err != nil {
+		return err
+	}
+	want, err := s.holds(ctx, tx, a.id)
+	if err != nil {
+		return err
+	}
+	// b.Held may have been drawn down; what is missing of it must be there too.
+	if missing := want - b.Held; b.Available < missing || b.Available < 0 {
+		return fault.New(fault.Payment, "insufficient_balance",
+			"starting lease %s needs %s %s set aside and %s %s is missing; add money to the account",
+			l.id, l.hold.Display(), a.currency, (missing - b.Available).Display(), a.currency)
+	}
+	return nil
+}
+
+// StartCompute says that a lease's instance was confirmed running at a moment. If
+// it is running already, or the same moment was reported before, nothing changes.
+// A moment before the end of an earlier run counts as that end, one in the future
+// as now.
+func (s *Service) StartCompute(ctx context.Context, tx *store.Tx, leaseID string, at time.Time) error {
+	return s.start(ctx, tx, leaseID, pricing.Compute, at)
+}
+
+// StopCompute says that a lease's instance was confirmed not to run since a
+// moment, or was last seen at it, and posts what is due. If it is not running, or
+// the same moment was reported before, nothing changes. A moment before the run's
+// start counts as its start, one in the future as now.
+func (s *Service) StopCompute(ctx context.Context, tx *store.Tx, leaseID string, at time.Time) error {
+	return s.stop(ctx, tx, leaseID, pricing.Compute, at)
+}
+
+// StartStorage says that a lease's disk is kept from a moment on. The rules are
+// those of StartCompute; what is kept before the first run is not charged.
+func (s *Service) StartStorage(ctx context.Context, tx *store.Tx, leaseID string, at time.Time) error {
+	return s.start(ctx, tx, leaseID, pricing.Storage, at)
+}
+
+// StopStorage says that a lease's disk is gone since a moment. The rules are
+// those of StopCompute.
+func (s *Service) StopStorage(ctx context.Context, tx *store.Tx, leaseID string, at time.Time) error {
+	return s.stop(ctx, tx, leaseID, pricing.Storage, at)
+}
+
+func (s *Service) start(ctx context.Context, tx *store.Tx, leaseID string, m pricing.Meter, at time.Time) error {
+	a, _, l, err := s.lockLease(ctx, tx, leaseID)
+	if err != nil {
+		return err
+	}
+	at = at.UTC().Truncate(time.Microsecond)
+	start, number := earliest(at, s.cfg.Clock().UTC().Truncate(time.Microsecond)), int64(1)
+	for _, i := range l.intervals {
+		if i.meter != m {
+			continue
+		}
+		if i.open() || i.askedStart.Equal(at) {
+			return nil
+		}
+		number = max(number, i.number+1)
+		start = latest(start, i.end)
+	}
+	if !l.ended.IsZero() {
+		return fault.New(fault.Conflict, "lease_ended", "lease %s has ended; nothing of it can start", leaseID)
+	}
+	if _, err := tx.Exec(ctx, `INSERT INTO billing_intervals (lease_id, meter, number, asked_start, start_at, asked_end, end_at, limit_at) VALUES (?, ?, ?, ?, ?, 0, 0, 0)`,
+		leaseID, string(m), number, store.Micros(at), store.Micros(start)); err != nil {
+		return fmt.Errorf("start %s of lease %s: %w", m, leaseID, err)
+	}
+	s.changed(a.id)
+	return nil
+}
+
+func (s *Service) stop(ctx context.Context, tx *store.Tx, leaseID string, m pricing.Meter, at time.Time) error {
+	a, open, l, err := s.lockLease(ctx, tx, leaseID)
+	if err != nil {
+		return err
+	}
+	at = at.UTC().Truncate(time.Microsecond)
+	for _, i := range l.intervals {
+		if i.meter == m && i.askedEnd.Equal(at) {
+			return nil
+		}
+	}
+	if l.openInterval(m) == nil {
+		return nil
+	}
+	now := s.cfg.Clock()
+	// The money may have run out before the stop; that moment still counts.
+	if err := s.enforce(ctx, tx, a, open, now); err != nil {
+		return err
+	}
+	if err := s.close(ctx, tx, l, m, at, now); err != nil {
+		return err
+	}
+	if err := s.charge(ctx, tx, a, l, now); err != nil {
+		return err
+	}
+	s.changed(a.id)
+	return s.rebalance(ctx, tx, a, now)
+}
+
+// close ends the open interval of a meter, if there is one.
+func (s *Service) close(ctx context.Context, tx *store.Tx, l *leaseRow, m pricing.Meter, at, now time.Time) error {
+	i := l.openInterval(m)
+	if i == nil {
+		return nil
+	}
+	i.askedEnd = at
+	i.end = latest(i.start, earliest(at, now.UTC().Truncate(time.Microsecond)))
+	if _, err := tx.Exec(ctx, `UPDATE billing_intervals SET asked_end = ?, end_at = ? WHERE lease_id = ? AND meter = ? AND number = ?`,
+		store.Micros(i.askedEnd), store.Micros(i.end), l.id, string(m), i.number); err != nil {
+		return fmt.Errorf("stop %s of lease %s: %w", m, l.id, err)
+	}
+	return nil
+}
+
+// No interface of a machine that is rented out moves more than this; a host that
+// says so is mistaken or lies.
+const maxEgressPerSecond = 50_000_000_000 // bytes: 400 Gbit/s
+
+// RecordEgress says how many bytes a lease's instance has sent since the lease
+// began. A total that is not more than the last one changes nothing. One that no
+// network could have carried since then is an Invalid fault "egress_implausible".
+func (s *Service) RecordEgress(ctx context.Context, tx *store.Tx, leaseID string, totalBytes int64, at time.Time) error {
+	var known, begun, ended int64
+	err := tx.QueryRow(ctx, `SELECT egress_bytes, begun_at, ended_at FROM billing_leases WHERE lease_id = ?`+tx.ForUpdate(), leaseID).Scan(&known, &begun, &ended)
+	if err == store.ErrNoRows {
+		return noLease(leaseID)
+	}
+	if err != nil {
+		return fmt.Errorf("record egress of lease %s: %w", leaseID, err)
+	}
+	if totalBytes <= known || ended != 0 {
+		return nil
+	}
+	// A minute more, for the clocks.
+	seconds := int64(earliest(at, s.cfg.Clock()).Sub(store.Time(begun))/time.Second) + 60
+	if seconds < 0 || totalBytes/maxEgressPerSecond > seconds {
+		return fault.New(fault.Invalid, "egress_implausible",
+			"lease %s is said to have sent %d bytes in %d s, more than any network here carries; the figure is not used", leaseID, totalBytes, max(seconds, 0))
+	}
+	if _, err := tx.Exec(ctx, `UPDATE billing_leases SET egress_bytes = ? WHERE lease_id = ?`, totalBytes, leaseID); err != nil {
+		return fmt.Errorf("record egress of lease %s: %w", leaseID, err)
+	}
+	return nil
+}
+
+// EndLease closes what is open of a lease at a moment, posts the rest of what is
+// due and gives its hold back. A lease that never ran has cost nothing. A lease
+// that has ended stays as it is.
+func (s *Service) EndLease(ctx context.Context, tx *store.Tx, leaseID string, at time.Time) error {
+	a, open, l, err := s.lockLease(ctx, tx, leaseID)
+	if err != nil {
+		return err
+	}
+	if !l.ended.IsZero() {
+		return nil
+	}
+	now := s.cfg.Clock()
+	if err := s.enforce(ctx, tx, a, open, now); err != nil {
+		return err
+	}
+	at = at.UTC().Truncate(time.Microsecond)
+	for _, m := range []pricing.Meter{pricing.Compute, pricing.Storage} {
+		if err := s.close(ctx, tx, l, m, at, now); err != nil {
+			return err
+		}
+	}
+	if err := s.charge(ctx, tx, a, l, now); err != nil {
+		return err
+	}
+	ended := latest(l.begun, earliest(at, now))
+	if _, err := tx.Exec(ctx, `UPDATE billing_leases SET ended_at = ?, hold = 0 WHERE lease_id = ?`, store.Micros(ended), l.id); err != nil {
+		return fmt.Errorf("end lease %s: %w", l.id, err)
+	}
+	s.changed(a.id)
+	return s.rebalance(ctx, tx, a, now)
+}

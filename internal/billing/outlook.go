@@ -1,0 +1,266 @@
+package billing
+
+import (
+	"context"
+	"fmt"
+	"sort"
+	"time"
+
+	"suanli.dev/internal/money"
+	"suanli.dev/internal/pricing"
+	"suanli.dev/internal/store"
+)
+
+// horizon is how far ahead an account's money is followed. Money that lasts
+// longer counts as not running out.
+const horizon = 400 * 24 * time.Hour
+
+// outlookLife is how long an outlook is used without a look at the database:
+// other replicas' changes show after it, and this one's at once.
+const outlookLife = 15 * time.Second
+
+// outlook is what an account's open leases and money come to.
+type outlook struct {
+	at    time.Time
+	funds money.Amount // wallet + hold − debt − what is due and not posted, at at
+	burn  money.Amount // per hour, of what runs and is kept
+	// until is the last moment that the money covers, to the second, if all goes
+	// on as it is; zero: beyond the horizon.
+	until time.Time
+	caps  map[string]time.Time // lease → likewise for its spending cap
+	// limits holds the leases whose charged time has an end already.
+	limits map[string]time.Time
+	runs   map[string]bool // leases with an open run
+}
+
+// lookAhead computes an outlook. Money is followed from since on: what was
+// covered up to there is not judged again. A lease named starting is taken to
+// start running now.
+func lookAhead(leases []*leaseRow, settled money.Amount, now, since time.Time, starting string) (outlook, error) {
+	o := outlook{at: now, caps: map[string]time.Time{}, limits: map[string]time.Time{}, runs: map[string]bool{}}
+	startOf := func(l *leaseRow) time.Time {
+		if l.id == starting {
+			return now
+		}
+		return time.Time{}
+	}
+	from := now
+	var posted money.Amount
+	var err error
+	for _, l := range leases {
+		if posted, err = posted.Add(l.posted.total()); err != nil {
+			return o, err
+		}
+		if c := l.openInterval(pricing.Compute); c != nil {
+			o.runs[l.id] = true
+			if !c.limit.IsZero() {
+				o.limits[l.id] = c.limit
+			} else if begin := latest(c.start, l.settled); begin.Before(from) {
+				from = begin
+			}
+		}
+		burn, err := burnOf(l, !startOf(l).IsZero(), now)
+		if err != nil {
+			return o, err
+		}
+		if o.burn, err = o.burn.Add(burn); err != nil {
+			return o, err
+		}
+	}
+	from = latest(from, since)
+	budget, err := settled.Add(posted)
+	if err != nil {
+		return o, err
+	}
+	due := func(at time.Time) (money.Amount, error) {
+		var total money.Amount
+		for _, l := range leases {
+			d, err := dueBy(l, at, startOf(l))
+			if err != nil {
+				return 0, err
+			}
+			if total, err = total.Add(d); err != nil {
+				return 0, err
+			}
+		}
+		return total, nil
+	}
+	dueNow, err := due(now)
+	if err != nil {
+		return o, err
+	}
+	o.funds = budget - dueNow
+	if o.burn > 0 || o.funds < 0 {
+		if o.until, err = lastCovered(due, budget, from, now); err != nil {
+			return o, err
+		}
+	}
+	for _, l := range leases {
+		if l.cap == 0 || (!o.runs[l.id] && l.id != starting) {
+			continue
+		}
+		begin := from
+		if c := l.openInterval(pricing.Compute); c != nil {
+			begin = latest(c.start, l.settled, since)
+		}
+		until, err := lastCovered(func(at time.Time) (money.Amount, error) { return dueBy(l, at, startOf(l)) }, l.cap, begin, now)
+		if err != nil {
+			return o, err
+		}
+		if !until.IsZero() {
+			o.caps[l.id] = until
+		}
+	}
+	return o, nil
+}
+
+// dueBy is all that a lease will have cost by a moment.
+func dueBy(l *leaseRow, at, starting time.Time) (money.Amount, error) {
+	d, err := pricing.Due(l.quote, projected(l, at, starting))
+	if err != nil {
+		return 0, fmt.Errorf("lease %s: %w", l.id, err)
+	}
+	return sum(d)
+}
+
+// burnOf is what an hour of a lease costs as it is.
+func burnOf(l *leaseRow, starting bool, now time.Time) (burn money.Amount, err error) {
+	if c := l.openInterval(pricing.Compute); starting || (c != nil && (c.limit.IsZero() || now.Before(c.limit))) {
+		if burn, err = l.quote.Tariff.Compute.Times(3600, 3600); err != nil {
+			return 0, err
+		}
+	}
+	if l.openInterval(pricing.Storage) == nil {
+		return burn, nil
+	}
+	hour, err := pricing.StoragePerHour(l.quote, now)
+	if err != nil {
+		return 0, err
+	}
+	return burn.Add(hour)
+}
+
+// lastCovered returns the last moment, in whole seconds after from, at which due
+// is within budget; from itself if it never is; zero if it is at the horizon.
+func lastCovered(due func(time.Time) (money.Amount, error), budget money.Amount, from, now time.Time) (time.Time, error) {
+	end := now.Add(horizon)
+	if d, err := due(end); err != nil {
+		return time.Time{}, err
+	} else if d <= budget {
+		return time.Time{}, nil
+	}
+	var failed error
+	n := sort.Search(int(end.Sub(from)/time.Second)+1, func(s int) bool {
+		d, err := due(from.Add(time.Duration(s) * time.Second))
+		if err != nil {
+			failed = err
+		}
+		return d > budget
+	})
+	return from.Add(time.Duration(max(0, n-1)) * time.Second), failed
+}
+
+// look computes an account's outlook in tx and remembers it.
+func (s *Service) look(ctx context.Context, tx *store.Tx, accountID string, currency money.Currency, now time.Time) (outlook, error) {
+	leases, err := s.openLeases(ctx, tx, accountID)
+	if err != nil {
+		return outlook{}, err
+	}
+	return s.lookAt(ctx, tx, accountID, currency, leases, now)
+}
+
+func (s *Service) lookAt(ctx context.Context, tx *store.Tx, accountID string, currency money.Currency, leases []*leaseRow, now time.Time) (outlook, error) {
+	wallet, hold, debt, err := s.funds(ctx, tx, accountID, currency)
+	if err != nil {
+		return outlook{}, err
+	}
+	o, err := lookAhead(leases, wallet+hold+debt, now, s.goodAt(accountID), "")
+	if err != nil {
+		return outlook{}, fmt.Errorf("outlook of %s: %w", accountID, err)
+	}
+	s.mu.Lock()
+	s.outlooks[accountID] = o
+	if o.funds >= 0 {
+		s.good[accountID] = now
+	}
+	s.mu.Unlock()
+	return o, nil
+}
+
+// goodAt is the last moment at which an account was seen to have money. A charge
+// that comes in at once, such as much egress, must not reach back behind it.
+func (s *Service) goodAt(accountID string) time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.good[accountID]
+}
+
+// Runway is how long an account's money lasts.
+type Runway struct {
+	BurnPerHour money.Amount
+	Funds       money.Amount  // all that leases can use, holds included, less what is due
+	Until       time.Time     // zero: more than a year away
+	Left        time.Duration // until Until, at least 0; 0 too when Until is zero
+}
+
+// Runway returns how long an account's money lasts if all goes on as it is.
+func (s *Service) Runway(ctx context.Context, accountID string, now time.Time) (Runway, error) {
+	currency, err := s.cfg.CurrencyOf(ctx, accountID)
+	if err != nil {
+		return Runway{}, fmt.Errorf("runway of %s: %w", accountID, err)
+	}
+	var o outlook
+	err = s.cfg.DB.View(ctx, func(ctx context.Context, tx *store.Tx) (err error) {
+		o, err = s.look(ctx, tx, accountID, currency, now)
+		return err
+	})
+	if err != nil {
+		return Runway{}, err
+	}
+	r := Runway{BurnPerHour: o.burn, Funds: o.funds, Until: o.until}
+	if !o.until.IsZero() {
+		r.Left = max(0, o.until.Sub(now))
+	}
+	return r, nil
+}
+
+// PaidFor returns how long a lease's agent may let the instance run without
+// hearing from the control plane: until the account's money, the spending cap or
+// the configured maximum ends, whichever is first. It is never less than a
+// second, since agents take 0 for "no limit". A lease that does not run yet is
+// taken to start now.
+func (s *Service) PaidFor(ctx context.Context, leaseID string, now time.Time) (time.Duration, error) {
+	s.mu.Lock()
+	accountID := s.payers[leaseID]
+	o, ok := s.outlooks[accountID]
+	s.mu.Unlock()
+	if !ok || !o.runs[leaseID] || now.Sub(o.at) > outlookLife || now.Before(o.at) {
+		err := s.cfg.DB.View(ctx, func(ctx context.Context, tx *store.Tx) error {
+			l, err := s.lease(ctx, tx, leaseID)
+			if err != nil {
+				return err
+			}
+			if o, err = s.look(ctx, tx, l.accountID, l.quote.Currency, now); err != nil || o.runs[leaseID] {
+				s.mu.Lock()
+				s.payers[leaseID] = l.accountID
+				s.mu.Unlock()
+				return err
+			}
+			leases, err := s.openLeases(ctx, tx, l.accountID)
+			if err != nil {
+				return err
+			}
+			wallet, hold, debt, err := s.funds(ctx, tx, l.accountID, l.quote.Currency)
+			if err != nil {
+				return err
+			}
+			o, err = lookAhead(leases, wallet+hold+debt, now, now, leaseID)
+			return err
+		})
+		if err != nil {
+			return 0, fmt.Errorf("paid-for of lease %s: %w", leaseID, err)
+		}
+	}
+	end := earliest(o.until, o.caps[leaseID], o.limits[leaseID], now.Add(s.cfg.MaxPaidFor))
+	return max(time.Second, end.Sub(now)), nil
+}

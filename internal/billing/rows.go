@@ -1,0 +1,213 @@
+package billing
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"suanli.dev/internal/fault"
+	"suanli.dev/internal/money"
+	"suanli.dev/internal/pricing"
+	"suanli.dev/internal/store"
+)
+
+// accountRow is an account as billing sees it, locked by whoever has it.
+type accountRow struct {
+	id          string
+	currency    money.Currency
+	sequence    int64
+	exhaustedAt time.Time
+	warned      time.Duration
+	graceWarned time.Duration
+}
+
+const selectAccount = `SELECT account_id, currency, sequence, exhausted_at, warned, grace_warned FROM billing_accounts WHERE account_id = ?`
+
+func scanAccount(row interface{ Scan(...any) error }) (*accountRow, error) {
+	var a accountRow
+	var exhausted, warned, grace int64
+	if err := row.Scan(&a.id, &a.currency, &a.sequence, &exhausted, &warned, &grace); err != nil {
+		return nil, err
+	}
+	a.exhaustedAt = store.Time(exhausted)
+	a.warned, a.graceWarned = time.Duration(warned)*time.Second, time.Duration(grace)*time.Second
+	return &a, nil
+}
+
+// lockAccount returns the account's row, locked, and makes it at first use.
+func (s *Service) lockAccount(ctx context.Context, tx *store.Tx, accountID string, currency money.Currency) (*accountRow, error) {
+	a, err := scanAccount(tx.QueryRow(ctx, selectAccount+tx.ForUpdate(), accountID))
+	if errors.Is(err, store.ErrNoRows) {
+		if _, err := tx.Exec(ctx, `INSERT INTO billing_accounts (account_id, currency, sequence, exhausted_at, warned, grace_warned) VALUES (?, ?, 0, 0, 0, 0) ON CONFLICT DO NOTHING`,
+			accountID, string(currency)); err != nil {
+			return nil, fmt.Errorf("open billing account %s: %w", accountID, err)
+		}
+		a, err = scanAccount(tx.QueryRow(ctx, selectAccount+tx.ForUpdate(), accountID))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("lock billing account %s: %w", accountID, err)
+	}
+	return a, nil
+}
+
+// save writes back what may have changed of a locked account.
+func (a *accountRow) save(ctx context.Context, tx *store.Tx) error {
+	_, err := tx.Exec(ctx, `UPDATE billing_accounts SET sequence = ?, exhausted_at = ?, warned = ?, grace_warned = ? WHERE account_id = ?`,
+		a.sequence, store.Micros(a.exhaustedAt), int64(a.warned/time.Second), int64(a.graceWarned/time.Second), a.id)
+	if err != nil {
+		return fmt.Errorf("save billing account %s: %w", a.id, err)
+	}
+	return nil
+}
+
+// interval is one stretch of use of a meter. An open one has no end.
+type interval struct {
+	meter                pricing.Meter
+	number               int64
+	askedStart, start    time.Time
+	askedEnd, end, limit time.Time
+}
+
+func (i interval) open() bool { return i.end.IsZero() }
+
+// leaseRow is a lease as billing sees it.
+type leaseRow struct {
+	id, accountID, providerID string
+	quote                     pricing.Quote
+	simulated                 bool
+	cap, hold                 money.Amount
+	egressBytes               int64
+	posted                    postedFor
+	confirmed, settled        time.Time
+	begun, ended              time.Time
+	intervals                 []interval
+}
+
+// openInterval returns the open interval of a meter, or nil.
+func (l *leaseRow) openInterval(m pricing.Meter) *interval {
+	for i := range l.intervals {
+		if l.intervals[i].meter == m && l.intervals[i].open() {
+			return &l.intervals[i]
+		}
+	}
+	return nil
+}
+
+const selectLease = `SELECT lease_id, account_id, provider_id, quote, simulated, spending_cap, hold, egress_bytes,
+	posted_compute, posted_storage, posted_egress, confirmed_at, settled_at, begun_at, ended_at FROM billing_leases`
+
+// loadLeases returns the leases that a WHERE clause selects, with their
+// intervals. A lease whose quote cannot be read is logged and left out: it must
+// not stop the billing of the others.
+func (s *Service) loadLeases(ctx context.Context, tx *store.Tx, where string, args ...any) ([]*leaseRow, error) {
+	rows, err := tx.Query(ctx, selectLease+` WHERE `+where+` ORDER BY lease_id`, args...)
+	if err != nil {
+		return nil, fmt.Errorf("load leases: %w", err)
+	}
+	defer rows.Close()
+	var out []*leaseRow
+	byID := map[string]*leaseRow{}
+	for rows.Next() {
+		var l leaseRow
+		var quote []byte
+		var simulated, confirmed, settled, begun, ended int64
+		var compute, storage, egress money.Amount
+		if err := rows.Scan(&l.id, &l.accountID, &l.providerID, &quote, &simulated, &l.cap, &l.hold, &l.egressBytes,
+			&compute, &storage, &egress, &confirmed, &settled, &begun, &ended); err != nil {
+			return nil, fmt.Errorf("load leases: %w", err)
+		}
+		if cached, ok := s.quotes.Load(l.id); ok {
+			l.quote = cached.(pricing.Quote)
+		} else if err := json.Unmarshal(quote, &l.quote); err != nil {
+			s.cfg.Log.ErrorContext(ctx, "a lease's quote cannot be read; the lease is not billed", "lease", l.id, "error", err)
+			continue
+		} else if ended == 0 {
+			s.quotes.Store(l.id, l.quote)
+		}
+		l.simulated = simulated != 0
+		l.posted = postedFor{pricing.Compute: compute, pricing.Storage: storage, pricing.Egress: egress}
+		l.confirmed, l.settled = store.Time(confirmed), store.Time(settled)
+		l.begun, l.ended = store.Time(begun), store.Time(ended)
+		out = append(out, &l)
+		byID[l.id] = &l
+	}
+	if err := rows.Err(); err != nil {
+		return nil, fmt.Errorf("load leases: %w", err)
+	}
+	rows.Close()
+	if len(out) == 0 {
+		return nil, nil
+	}
+	marks, err := tx.Query(ctx, `SELECT lease_id, meter, number, asked_start, start_at, asked_end, end_at, limit_at FROM billing_intervals
+		WHERE lease_id IN (SELECT lease_id FROM billing_leases WHERE `+where+`) ORDER BY lease_id, meter, number`, args...)
+	if err != nil {
+		return nil, fmt.Errorf("load intervals: %w", err)
+	}
+	defer marks.Close()
+	for marks.Next() {
+		var id string
+		var i interval
+		var askedStart, start, askedEnd, end, limit int64
+		if err := marks.Scan(&id, &i.meter, &i.number, &askedStart, &start, &askedEnd, &end, &limit); err != nil {
+			return nil, fmt.Errorf("load intervals: %w", err)
+		}
+		i.askedStart, i.start = store.Time(askedStart), store.Time(start)
+		i.askedEnd, i.end, i.limit = store.Time(askedEnd), store.Time(end), store.Time(limit)
+		if l := byID[id]; l != nil {
+			l.intervals = append(l.intervals, i)
+		}
+	}
+	if err := marks.Err(); err != nil {
+		return nil, fmt.Errorf("load intervals: %w", err)
+	}
+	return out, nil
+}
+
+func (s *Service) openLeases(ctx context.Context, tx *store.Tx, accountID string) ([]*leaseRow, error) {
+	return s.loadLeases(ctx, tx, `account_id = ? AND ended_at = 0`, accountID)
+}
+
+func (s *Service) lease(ctx context.Context, tx *store.Tx, leaseID string) (*leaseRow, error) {
+	ls, err := s.loadLeases(ctx, tx, `lease_id = ?`, leaseID)
+	if err != nil {
+		return nil, err
+	}
+	if len(ls) == 0 {
+		return nil, noLease(leaseID)
+	}
+	return ls[0], nil
+}
+
+func noLease(leaseID string) error {
+	return fault.New(fault.NotFound, "lease_not_found", "there is no bill for lease %q", leaseID)
+}
+
+// lockLease locks the account that pays for a lease and returns it with all of
+// its open leases, and the lease itself, which may have ended.
+func (s *Service) lockLease(ctx context.Context, tx *store.Tx, leaseID string) (*accountRow, []*leaseRow, *leaseRow, error) {
+	var accountID string
+	err := tx.QueryRow(ctx, `SELECT account_id FROM billing_leases WHERE lease_id = ?`, leaseID).Scan(&accountID)
+	if errors.Is(err, store.ErrNoRows) {
+		return nil, nil, nil, noLease(leaseID)
+	}
+	if err != nil {
+		return nil, nil, nil, fmt.Errorf("find lease %s: %w", leaseID, err)
+	}
+	a, err := s.lockAccount(ctx, tx, accountID, "")
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	open, err := s.openLeases(ctx, tx, accountID)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	for _, l := range open {
+		if l.id == leaseID {
+			return a, open, l, nil
+		}
+	}
+	l, err := s.lease(ctx, tx, leaseID)
+	return a, open, l, err
+}

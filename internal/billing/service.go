@@ -1,0 +1,177 @@
+package billing
+
+import (
+	"context"
+	"embed"
+	"errors"
+	"io/fs"
+	"log/slog"
+	"sync"
+	"time"
+
+	"suanli.dev/internal/account"
+	"suanli.dev/internal/ledger"
+	"suanli.dev/internal/money"
+	"suanli.dev/internal/pricing"
+	"suanli.dev/internal/store"
+)
+
+//go:embed migrations/*.sql
+var migrations embed.FS
+
+// Reason says why a lease has to stop.
+type Reason string
+
+// The reasons for which OnExhausted is called.
+const (
+	ReasonBalance     Reason = "balance"       // stop the instance, keep the disk
+	ReasonSpendingCap Reason = "spending_cap"  // stop the instance, keep the disk
+	ReasonGraceOver   Reason = "storage_grace" // end the lease and delete the disk
+)
+
+// WarningKind says what a warning announces.
+type WarningKind string
+
+// The kinds of warnings.
+const (
+	WarnBalance WarningKind = "balance"       // instances will stop at Until
+	WarnGrace   WarningKind = "storage_grace" // disks will be deleted at Until
+)
+
+// Warning announces that an account's money, or its patience, runs out.
+type Warning struct {
+	Kind  WarningKind
+	Until time.Time
+	Left  time.Duration // the threshold that was crossed
+}
+
+// Config is what a Service needs.
+type Config struct {
+	DB     *store.DB
+	Clock  func() time.Time
+	Ledger *ledger.Ledger
+	Log    *slog.Logger
+
+	// CurrencyOf returns the currency of an account, or a NotFound fault.
+	CurrencyOf func(ctx context.Context, accountID string) (money.Currency, error)
+	// Audit writes to the audit log in tx. Nil: deposits are not audited.
+	Audit func(ctx context.Context, tx *store.Tx, p account.Principal, action, subject string, detail any) error
+
+	// OnExhausted is told which leases must stop, and why, again and again until
+	// they have: it must be idempotent. It is called outside of transactions.
+	OnExhausted func(ctx context.Context, accountID, leaseID string, reason Reason)
+	// OnWarning is told once each time that one of Warnings is reached.
+	OnWarning func(ctx context.Context, accountID string, w Warning)
+
+	SettleEvery time.Duration   // between postings; 0: 1 hour, on the hour
+	WatchEvery  time.Duration   // between looks at who runs out; 0: 5 seconds
+	Warnings    []time.Duration // before the money ends; nil: 24 h, 1 h, 10 min
+	Grace       time.Duration   // that disks are kept unpaid; 0: 7 days
+	MaxPaidFor  time.Duration   // longest that an agent may go on alone; 0: 7 days
+}
+
+// Service is billing. It is safe for concurrent use.
+type Service struct {
+	cfg Config
+
+	mu       sync.Mutex
+	alive    map[string]time.Time // lease → last sign of life
+	outlooks map[string]outlook   // account → what was last computed
+	good     map[string]time.Time // account → when it was last seen to have money
+	payers   map[string]string    // lease → account
+
+	quotes sync.Map // lease → pricing.Quote; a quote never changes
+}
+
+// New returns a Service.
+func New(cfg Config) (*Service, error) {
+	if cfg.DB == nil || cfg.Clock == nil || cfg.Ledger == nil || cfg.CurrencyOf == nil {
+		return nil, errors.New("billing: want a database, a clock, a ledger and a way to look up an account's currency")
+	}
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	if cfg.OnExhausted == nil {
+		cfg.OnExhausted = func(context.Context, string, string, Reason) {}
+	}
+	if cfg.OnWarning == nil {
+		cfg.OnWarning = func(context.Context, string, Warning) {}
+	}
+	def := func(d *time.Duration, v time.Duration) {
+		if *d <= 0 {
+			*d = v
+		}
+	}
+	def(&cfg.SettleEvery, time.Hour)
+	def(&cfg.WatchEvery, 5*time.Second)
+	def(&cfg.Grace, 7*24*time.Hour)
+	def(&cfg.MaxPaidFor, 7*24*time.Hour)
+	if cfg.Warnings == nil {
+		cfg.Warnings = []time.Duration{24 * time.Hour, time.Hour, 10 * time.Minute}
+	}
+	return &Service{cfg: cfg, alive: map[string]time.Time{}, outlooks: map[string]outlook{},
+		good: map[string]time.Time{}, payers: map[string]string{}}, nil
+}
+
+// Migrate brings billing's tables up to date. The ledger has its own Migrate.
+func (s *Service) Migrate(ctx context.Context) error {
+	sub, err := fs.Sub(migrations, "migrations")
+	if err != nil {
+		return err
+	}
+	return s.cfg.DB.Migrate(ctx, "billing", sub)
+}
+
+// ConfirmAlive says that the instances of these leases were seen running at a
+// moment of the control plane's clock. It writes nothing.
+func (s *Service) ConfirmAlive(leaseIDs []string, at time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, id := range leaseIDs {
+		if at.After(s.alive[id]) {
+			s.alive[id] = at
+		}
+	}
+}
+
+func (s *Service) lastAlive(leaseID string) time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.alive[leaseID]
+}
+
+// forgetEnded drops what is kept in memory of leases that are not open.
+func (s *Service) forgetEnded(open map[string]bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for id := range s.alive {
+		if !open[id] {
+			delete(s.alive, id)
+		}
+	}
+	for id := range s.payers {
+		if !open[id] {
+			delete(s.payers, id)
+		}
+	}
+	s.quotes.Range(func(id, _ any) bool {
+		if !open[id.(string)] {
+			s.quotes.Delete(id)
+		}
+		return true
+	})
+}
+
+// changed makes the next look at an account compute its outlook anew.
+func (s *Service) changed(accountID string) {
+	s.mu.Lock()
+	delete(s.outlooks, accountID)
+	s.mu.Unlock()
+}
+
+// postedFor is the three posted columns, by meter.
+type postedFor map[pricing.Meter]money.Amount
+
+func (p postedFor) total() money.Amount {
+	return p[pricing.Compute] + p[pricing.Storage] + p[pricing.Egress]
+}

@@ -1,0 +1,325 @@
+package billing
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"suanli.dev/internal/pricing"
+	"suanli.dev/internal/store"
+)
+
+// Run watches who runs out of money and settles on the hour, until ctx ends.
+func (s *Service) Run(ctx context.Context) error {
+	tick := time.NewTicker(s.cfg.WatchEvery)
+	defer tick.Stop()
+	next := s.cfg.Clock().Truncate(s.cfg.SettleEvery).Add(s.cfg.SettleEvery)
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+		now := s.cfg.Clock()
+		if err := s.Watch(ctx, now); err != nil && ctx.Err() == nil {
+			s.cfg.Log.ErrorContext(ctx, "watching balances failed; it is tried again", "error", err)
+		}
+		if now.Before(next) {
+			continue
+		}
+		if err := s.Settle(ctx, now); err != nil && ctx.Err() == nil {
+			s.cfg.Log.ErrorContext(ctx, "settling failed for some accounts; they are tried again at the next settlement", "error", err)
+		}
+		next = now.Truncate(s.cfg.SettleEvery).Add(s.cfg.SettleEvery)
+	}
+}
+
+// Settle posts what is due and not posted for all open leases. One account's
+// failure does not stop the others; all failures are in the error.
+func (s *Service) Settle(ctx context.Context, now time.Time) error {
+	accounts, err := s.accountsWithLeases(ctx)
+	if err != nil {
+		return err
+	}
+	var failed []error
+	open := map[string]bool{}
+	for _, id := range accounts {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if err := s.settleAccount(ctx, id, now, open); err != nil {
+			failed = append(failed, fmt.Errorf("settle %s: %w", id, err))
+		}
+	}
+	if len(failed) == 0 {
+		s.forgetEnded(open)
+	}
+	return errors.Join(failed...)
+}
+
+func (s *Service) accountsWithLeases(ctx context.Context) ([]string, error) {
+	var out []string
+	err := s.cfg.DB.View(ctx, func(ctx context.Context, tx *store.Tx) error {
+		rows, err := tx.Query(ctx, `SELECT DISTINCT account_id FROM billing_leases WHERE ended_at = 0 ORDER BY account_id`)
+		if err != nil {
+			return err
+		}
+		defer rows.Close()
+		for rows.Next() {
+			var id string
+			if err := rows.Scan(&id); err != nil {
+				return err
+			}
+			out = append(out, id)
+		}
+		return rows.Err()
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list accounts with leases: %w", err)
+	}
+	return out, nil
+}
+
+func (s *Service) settleAccount(ctx context.Context, accountID string, now time.Time, open map[string]bool) error {
+	return s.cfg.DB.Update(ctx, func(ctx context.Context, tx *store.Tx) error {
+		a, err := s.lockAccount(ctx, tx, accountID, "")
+		if err != nil {
+			return err
+		}
+		leases, err := s.openLeases(ctx, tx, accountID)
+		if err != nil {
+			return err
+		}
+		if err := s.enforce(ctx, tx, a, leases, now); err != nil {
+			return err
+		}
+		for _, l := range leases {
+			open[l.id] = true
+			if err := s.charge(ctx, tx, a, l, now); err != nil {
+				return err
+			}
+		}
+		s.changed(accountID)
+		return s.rebalance(ctx, tx, a, now)
+	})
+}
+
+// enforce writes the moment at which an account's money or a lease's spending cap
+// ran out on what is running, if it has: nothing after it is charged, though the
+// instance may take a while to stop. The limit stands even if money comes in
+// before the instance has stopped; it is started again by its renter.
+func (s *Service) enforce(ctx context.Context, tx *store.Tx, a *accountRow, leases []*leaseRow, now time.Time) error {
+	o, err := s.lookAt(ctx, tx, a.id, a.currency, leases, now)
+	if err != nil {
+		return err
+	}
+	over := !o.until.IsZero() && !o.until.After(now)
+	switch {
+	case over && a.exhaustedAt.IsZero():
+		a.exhaustedAt = latest(o.until)
+	case !over && o.funds >= 0:
+		a.exhaustedAt, a.graceWarned = time.Time{}, 0
+	}
+	for _, l := range leases {
+		c := l.openInterval(pricing.Compute)
+		if c == nil || !c.limit.IsZero() {
+			continue
+		}
+		end := o.caps[l.id]
+		if over {
+			end = earliest(end, o.until)
+		}
+		if end.IsZero() || end.After(now) {
+			continue
+		}
+		// What is posted stays posted.
+		c.limit = latest(end, c.start, earliest(l.settled, now))
+		if _, err := tx.Exec(ctx, `UPDATE billing_intervals SET limit_at = ? WHERE lease_id = ? AND meter = ? AND number = ?`,
+			store.Micros(c.limit), l.id, string(c.meter), c.number); err != nil {
+			return fmt.Errorf("limit lease %s: %w", l.id, err)
+		}
+	}
+	return nil
+}
+
+// order is a call of OnExhausted to be made.
+type order struct {
+	leaseID string
+	reason  Reason
+}
+
+// Watch looks at every account with open leases whose money may have run out or
+// come near it, puts limits on what runs, and calls OnExhausted and OnWarning.
+func (s *Service) Watch(ctx context.Context, now time.Time) error {
+	accounts, err := s.accountsWithLeases(ctx)
+	if err != nil {
+		return err
+	}
+	var failed []error
+	for _, id := range accounts {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if s.quiet(id, now) {
+			continue
+		}
+		if err := s.watchAccount(ctx, id, now); err != nil {
+			failed = append(failed, fmt.Errorf("watch %s: %w", id, err))
+		}
+	}
+	return errors.Join(failed...)
+}
+
+// quiet reports whether nothing can have happened to an account since it was
+// last looked at, as far as this process knows.
+func (s *Service) quiet(accountID string, now time.Time) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	o, ok := s.outlooks[accountID]
+	if !ok || now.Before(o.at) || now.Sub(o.at) > outlookLife || o.funds < 0 || len(o.limits) > 0 {
+		return false
+	}
+	for _, until := range o.caps {
+		if !until.After(now) {
+			return false
+		}
+	}
+	if o.until.IsZero() {
+		return true
+	}
+	for _, w := range append([]time.Duration{0}, s.cfg.Warnings...) {
+		if edge := o.until.Add(-w); edge.After(o.at) && !edge.After(now) {
+			return false
+		}
+	}
+	return o.until.After(now)
+}
+
+func (s *Service) watchAccount(ctx context.Context, accountID string, now time.Time) error {
+	var o outlook
+	var a *accountRow
+	err := s.cfg.DB.View(ctx, func(ctx context.Context, tx *store.Tx) (err error) {
+		if a, err = scanAccount(tx.QueryRow(ctx, selectAccount, accountID)); err != nil {
+			return err
+		}
+		o, err = s.look(ctx, tx, accountID, a.currency, now)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if !s.needsWrite(a, o, now) && len(o.limits) == 0 {
+		return nil
+	}
+	var orders []order
+	var warnings []Warning
+	err = s.cfg.DB.Update(ctx, func(ctx context.Context, tx *store.Tx) error {
+		orders, warnings = nil, nil // the function may run again
+		a, err := s.lockAccount(ctx, tx, accountID, "")
+		if err != nil {
+			return err
+		}
+		leases, err := s.openLeases(ctx, tx, accountID)
+		if err != nil {
+			return err
+		}
+		if err := s.enforce(ctx, tx, a, leases, now); err != nil {
+			return err
+		}
+		fresh := false
+		for _, l := range leases {
+			c := l.openInterval(pricing.Compute)
+			if c == nil || c.limit.IsZero() || c.limit.After(now) {
+				continue
+			}
+			reason := ReasonBalance
+			if a.exhaustedAt.IsZero() && l.cap > 0 {
+				reason = ReasonSpendingCap
+			}
+			orders = append(orders, order{l.id, reason})
+			fresh = true
+		}
+		if !a.exhaustedAt.IsZero() && !now.Before(a.exhaustedAt.Add(s.cfg.Grace)) {
+			orders = nil
+			for _, l := range leases {
+				orders = append(orders, order{l.id, ReasonGraceOver})
+			}
+		}
+		if o, err = s.lookAt(ctx, tx, a.id, a.currency, leases, now); err != nil {
+			return err
+		}
+		warnings = s.warn(a, o, now)
+		if fresh {
+			for _, l := range leases {
+				if err := s.charge(ctx, tx, a, l, now); err != nil {
+					return err
+				}
+			}
+			return s.rebalance(ctx, tx, a, now)
+		}
+		return a.save(ctx, tx)
+	})
+	if err != nil {
+		return err
+	}
+	// After the commit, so that nobody is told what did not happen.
+	for _, w := range warnings {
+		s.cfg.OnWarning(ctx, accountID, w)
+	}
+	for _, do := range orders {
+		s.cfg.OnExhausted(ctx, accountID, do.leaseID, do.reason)
+	}
+	return nil
+}
+
+// needsWrite reports whether a look at an account has to be followed by a change,
+// so that accounts in good order cost no writes.
+func (s *Service) needsWrite(a *accountRow, o outlook, now time.Time) bool {
+	if !o.until.IsZero() && !o.until.After(now) || !a.exhaustedAt.IsZero() || o.funds < 0 {
+		return true
+	}
+	for _, until := range o.caps {
+		if !until.After(now) {
+			return true
+		}
+	}
+	c := *a
+	s.warn(&c, o, now)
+	return c != *a
+}
+
+// warn returns the warnings that are due and notes them in a. When money comes
+// in, the notes go back, so that the warnings can be given again.
+func (s *Service) warn(a *accountRow, o outlook, now time.Time) []Warning {
+	var out []Warning
+	step := func(kind WarningKind, given *time.Duration, until time.Time, steps []time.Duration) {
+		var reached time.Duration
+		if !until.IsZero() {
+			left := until.Sub(now)
+			for _, t := range steps {
+				if left <= t && (reached == 0 || t < reached) {
+					reached = t
+				}
+			}
+		}
+		if reached != 0 && (*given == 0 || reached < *given) {
+			out = append(out, Warning{Kind: kind, Until: until, Left: reached})
+		}
+		*given = reached
+	}
+	var runsOut time.Time
+	if len(o.runs) > 0 {
+		runsOut = o.until
+	}
+	step(WarnBalance, &a.warned, runsOut, s.cfg.Warnings)
+	var deletion time.Time
+	if !a.exhaustedAt.IsZero() {
+		deletion = a.exhaustedAt.Add(s.cfg.Grace)
+	}
+	steps := slices.Clone(s.cfg.Warnings)
+	steps = append(steps, s.cfg.Grace)
+	step(WarnGrace, &a.graceWarned, deletion, steps)
+	return out
+}

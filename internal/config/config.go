@@ -1,0 +1,430 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/goccy/go-yaml"
+
+	"suanli.dev/internal/money"
+)
+
+// Config is the configuration of a cloud or of one part of it.
+type Config struct {
+	DataDir      string
+	Listen       string // HTTP API
+	PublicURL    string
+	TLSCert      string
+	TLSKey       string
+	AgentListen  string // tunnel and enrolment
+	AgentAddress string // how agents reach AgentListen
+	SSHListen    string
+	AppsDomain   string // host names of instances' ports
+	Database     string
+	Bus          string // empty: embedded
+
+	AllowSimulated bool
+	Simulate       string
+	Docker         string // address of the container engine
+	Isolation      string // default OCI runtime
+	DirectPorts    string // "ADDRESS:FIRST-LAST"
+
+	Region                string
+	Zone                  string
+	Currency              money.Currency
+	Granularity           string
+	MinimumSeconds        int64
+	CommissionBasisPoints int64
+	StoragePrice          money.Rate // per GiB-month
+	EgressPrice           money.Rate // per GB
+	CatalogDir            string
+
+	AdminEmail       string
+	HeartbeatSeconds int64
+	LogLevel         string
+	LogFormat        string
+	OTLPEndpoint     string
+}
+
+// Setting is one thing to set.
+type Setting struct {
+	Key     string // in the file: snake_case; the flag is the same with dashes
+	Default string
+	Doc     string
+	parse   func(*Config, string) error
+	show    func(*Config) string
+}
+
+// Env is the environment variable of the setting.
+func (s Setting) Env() string { return "SUANLI_" + strings.ToUpper(s.Key) }
+
+// Flag is the command-line flag of the setting, without dashes in front.
+func (s Setting) Flag() string { return strings.ReplaceAll(s.Key, "_", "-") }
+
+func text(key, def, doc string, field func(*Config) *string, check ...func(string) error) Setting {
+	return Setting{Key: key, Default: def, Doc: doc,
+		parse: func(c *Config, v string) error {
+			for _, f := range check {
+				if err := f(v); err != nil {
+					return err
+				}
+			}
+			*field(c) = v
+			return nil
+		},
+		show: func(c *Config) string { return *field(c) }}
+}
+
+func number(key, def, doc string, lo, hi int64, field func(*Config) *int64) Setting {
+	return Setting{Key: key, Default: def, Doc: doc,
+		parse: func(c *Config, v string) error {
+			n, err := strconv.ParseInt(v, 10, 64)
+			if err != nil || n < lo || n > hi {
+				return fmt.Errorf("want a whole number from %d to %d", lo, hi)
+			}
+			*field(c) = n
+			return nil
+		},
+		show: func(c *Config) string { return strconv.FormatInt(*field(c), 10) }}
+}
+
+func yes(key, def, doc string, field func(*Config) *bool) Setting {
+	return Setting{Key: key, Default: def, Doc: doc,
+		parse: func(c *Config, v string) error {
+			b, err := strconv.ParseBool(v)
+			if err != nil {
+				return errors.New("want true or false")
+			}
+			*field(c) = b
+			return nil
+		},
+		show: func(c *Config) string { return strconv.FormatBool(*field(c)) }}
+}
+
+func rate(key, def, doc string, field func(*Config) *money.Rate) Setting {
+	return Setting{Key: key, Default: def, Doc: doc,
+		parse: func(c *Config, v string) error {
+			r, err := money.ParseRate(v)
+			if err != nil {
+				return err
+			}
+			if r < 0 {
+				return errors.New("a price cannot be negative")
+			}
+			*field(c) = r
+			return nil
+		},
+		show: func(c *Config) string { return field(c).Display() }}
+}
+
+// Settings lists everything that can be set, in the order of the documents.
+func Settings() []Setting {
+	return []Setting{
+		text("data_dir", defaultDataDir(), "Folder of everything this machine keeps: database, keys, logs, instances' disks.", func(c *Config) *string { return &c.DataDir }, filled),
+		text("listen", "127.0.0.1:7080", "Address of the HTTP API. Anything but loopback needs tls_cert and tls_key, or a proxy that speaks TLS in front.", func(c *Config) *string { return &c.Listen }, address),
+		text("public_url", "", "URL by which renters reach the API, when it is not http(s)://listen.", func(c *Config) *string { return &c.PublicURL }, optional(webURL)),
+		text("tls_cert", "", "PEM file of the API's certificate.", func(c *Config) *string { return &c.TLSCert }, optional(file)),
+		text("tls_key", "", "PEM file of the API's private key.", func(c *Config) *string { return &c.TLSKey }, optional(file)),
+		text("agent_listen", "127.0.0.1:7081", "Address that agents dial: TLS with the cloud's own authority, always. Set 0.0.0.0:7081 to let other machines join.", func(c *Config) *string { return &c.AgentListen }, address),
+		text("agent_address", "", "host:port by which agents reach agent_listen, when it is not agent_listen itself.", func(c *Config) *string { return &c.AgentAddress }, optional(address)),
+		text("ssh_listen", "127.0.0.1:7022", "Address of the SSH gateway.", func(c *Config) *string { return &c.SSHListen }, address),
+		text("apps_domain", "apps.localhost", "Domain whose host names <port>-<lease>.<domain> lead to instances' ports.", func(c *Config) *string { return &c.AppsDomain }, filled),
+		text("database", "", "sqlite:PATH or postgres://…; empty: SQLite in data_dir.", func(c *Config) *string { return &c.Database }, optional(database)),
+		text("bus", "", "nats://… of an external NATS; empty: one in this process.", func(c *Config) *string { return &c.Bus }),
+		yes("allow_simulated", "false", "Whether hosts with simulated GPUs may join. They are labelled wherever they are shown.", func(c *Config) *bool { return &c.AllowSimulated }),
+		text("simulate", "", "Machine whose GPUs this agent simulates, such as 8x4090 or dgx-h100; empty: real ones only.", func(c *Config) *string { return &c.Simulate }),
+		text("docker", "", "Address of the container engine (Docker's or Podman's API), such as unix:///run/docker.sock; empty: DOCKER_HOST, or the usual sockets.", func(c *Config) *string { return &c.Docker }),
+		text("isolation", "", "OCI runtime for instances, such as runc or runsc; empty: the engine's default.", func(c *Config) *string { return &c.Isolation }),
+		text("direct_ports", "", "ADDRESS:FIRST-LAST: ports of this host that are reachable from outside; empty: none, everything goes through the gateway.", func(c *Config) *string { return &c.DirectPorts }, optional(portRange)),
+		text("region", "local", "Region of hosts that join without naming one.", func(c *Config) *string { return &c.Region }, filled),
+		text("zone", "local-1", "Zone of hosts that join without naming one.", func(c *Config) *string { return &c.Zone }, filled),
+		{Key: "currency", Default: "USD", Doc: "Currency of prices: USD or CNY.",
+			parse: func(c *Config, v string) error {
+				c.Currency = money.Currency(v)
+				if !c.Currency.Valid() {
+					return errors.New("want USD or CNY")
+				}
+				return nil
+			}, show: func(c *Config) string { return string(c.Currency) }},
+		text("granularity", "second", "What running time is rounded up to: second, minute or hour.", func(c *Config) *string { return &c.Granularity }, oneOf("second", "minute", "hour")),
+		number("minimum_seconds", "60", "Shortest time that a run is charged for, in seconds.", 0, 86400, func(c *Config) *int64 { return &c.MinimumSeconds }),
+		number("commission_basis_points", "1000", "The platform's share of a charge, in hundredths of a per cent.", 0, 10000, func(c *Config) *int64 { return &c.CommissionBasisPoints }),
+		rate("storage_price", "0.10", "Price of a GiB of disk for a month, also while stopped.", func(c *Config) *money.Rate { return &c.StoragePrice }),
+		rate("egress_price", "0.01", "Price of a GB (10^9 bytes) sent to the outside.", func(c *Config) *money.Rate { return &c.EgressPrice }),
+		text("catalog_dir", "", "Folder with the operator's own templates and regions.", func(c *Config) *string { return &c.CatalogDir }, optional(folder)),
+		text("admin_email", "admin@localhost", "E-mail address of the first operator, made when the database is empty. The password is written to data_dir/admin-password.", func(c *Config) *string { return &c.AdminEmail }, filled),
+		number("heartbeat_seconds", "5", "Time between reports of an agent, in seconds. A host that misses three is silent.", 1, 60, func(c *Config) *int64 { return &c.HeartbeatSeconds }),
+		text("log_level", "info", "debug, info, warn or error.", func(c *Config) *string { return &c.LogLevel }, oneOf("debug", "info", "warn", "error")),
+		text("log_format", "text", "text or json.", func(c *Config) *string { return &c.LogFormat }, oneOf("text", "json")),
+		text("otlp_endpoint", "", "URL of an OpenTelemetry collector (OTLP over HTTP) for traces; empty: none.", func(c *Config) *string { return &c.OTLPEndpoint }, optional(webURL)),
+	}
+}
+
+// Load reads the file at path (none if empty), the environment and flags, given
+// by setting key, and checks the whole. The error lists everything that is
+// wrong, not only the first.
+func Load(path string, environ func(string) (string, bool), flags map[string]string) (*Config, error) {
+	c := &Config{}
+	from := map[string]map[string]string{"file": {}, "flag": flags}
+	if path != "" {
+		values, err := readFile(path)
+		if err != nil {
+			return nil, err
+		}
+		from["file"] = values
+	}
+	var errs []error
+	for _, s := range Settings() {
+		value, source := s.Default, "default"
+		if v, ok := from["file"][s.Key]; ok {
+			value, source = v, path
+		}
+		if v, ok := environ(s.Env()); ok {
+			value, source = v, s.Env()
+		}
+		if v, ok := flags[s.Key]; ok {
+			value, source = v, "--"+s.Flag()
+		}
+		if err := s.parse(c, value); err != nil {
+			errs = append(errs, fmt.Errorf("%s %q (from %s): %w", s.Key, value, source, err))
+		}
+	}
+	if len(errs) == 0 {
+		errs = append(errs, c.check())
+	}
+	return c, errors.Join(errs...)
+}
+
+func readFile(path string) (map[string]string, error) {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("configuration: %w", err)
+	}
+	var raw map[string]any
+	if err := yaml.Unmarshal(b, &raw); err != nil {
+		return nil, fmt.Errorf("configuration %s: %s", path, yaml.FormatError(err, false, true))
+	}
+	known := map[string]bool{}
+	var keys []string
+	for _, s := range Settings() {
+		known[s.Key] = true
+		keys = append(keys, s.Key)
+	}
+	values := map[string]string{}
+	var errs []error
+	for k, v := range raw {
+		if !known[k] {
+			errs = append(errs, fmt.Errorf("configuration %s: there is no setting %q; did you mean %q?", path, k, nearest(k, keys)))
+			continue
+		}
+		switch v.(type) {
+		case map[string]any, []any:
+			errs = append(errs, fmt.Errorf("configuration %s: %s is a single value, not a list or a map", path, k))
+		case nil:
+		default:
+			values[k] = fmt.Sprint(v)
+		}
+	}
+	return values, errors.Join(errs...)
+}
+
+// check is what settings must be together.
+func (c *Config) check() error {
+	var errs []error
+	if (c.TLSCert == "") != (c.TLSKey == "") {
+		errs = append(errs, errors.New("tls_cert and tls_key: give both or neither"))
+	}
+	ports := map[string]string{}
+	for name, a := range map[string]string{"listen": c.Listen, "agent_listen": c.AgentListen, "ssh_listen": c.SSHListen} {
+		if _, port, _ := net.SplitHostPort(a); port != "0" {
+			if other, taken := ports[a]; taken {
+				errs = append(errs, fmt.Errorf("%s and %s are both %s", name, other, a))
+			}
+			ports[a] = name
+		}
+	}
+	if c.Simulate != "" && !c.AllowSimulated {
+		errs = append(errs, errors.New("simulate is set, and allow_simulated is not: this cloud would refuse its own agent"))
+	}
+	return errors.Join(errs...)
+}
+
+// Warnings returns what is allowed and rarely meant.
+func (c *Config) Warnings() []string {
+	var w []string
+	host, _, _ := net.SplitHostPort(c.Listen)
+	if ip := net.ParseIP(host); c.TLSCert == "" && (ip == nil || !ip.IsLoopback()) && host != "localhost" {
+		w = append(w, "listen is "+c.Listen+" without TLS: passwords and keys cross the network readable unless a proxy in front speaks TLS")
+	}
+	if c.AllowSimulated {
+		w = append(w, "allow_simulated is on: simulated GPUs can be rented here, always labelled as such")
+	}
+	return w
+}
+
+// Values returns each setting's value, for a person to read.
+func (c *Config) Values() map[string]string {
+	m := map[string]string{}
+	for _, s := range Settings() {
+		m[s.Key] = s.show(c)
+	}
+	return m
+}
+
+// DatabaseAddress is Database, or its default.
+func (c *Config) DatabaseAddress() string {
+	if c.Database != "" {
+		return c.Database
+	}
+	return "sqlite:" + filepath.Join(c.DataDir, "suanli.db")
+}
+
+// APIURL is the URL by which renters reach the API.
+func (c *Config) APIURL() string {
+	if c.PublicURL != "" {
+		return strings.TrimSuffix(c.PublicURL, "/")
+	}
+	if c.TLSCert != "" {
+		return "https://" + c.Listen
+	}
+	return "http://" + c.Listen
+}
+
+func defaultDataDir() string {
+	if os.Geteuid() == 0 {
+		return "/var/lib/suanli"
+	}
+	if home, err := os.UserHomeDir(); err == nil {
+		return filepath.Join(home, ".local", "share", "suanli")
+	}
+	return "suanli-data"
+}
+
+func filled(v string) error {
+	if strings.TrimSpace(v) == "" {
+		return errors.New("must not be empty")
+	}
+	return nil
+}
+
+func optional(f func(string) error) func(string) error {
+	return func(v string) error {
+		if v == "" {
+			return nil
+		}
+		return f(v)
+	}
+}
+
+func address(v string) error {
+	_, port, err := net.SplitHostPort(v)
+	if err != nil {
+		return errors.New("want HOST:PORT")
+	}
+	if n, err := strconv.Atoi(port); err != nil || n < 0 || n > 65535 {
+		return errors.New("the port must be 0 to 65535")
+	}
+	return nil
+}
+
+func webURL(v string) error {
+	u, err := url.Parse(v)
+	if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" {
+		return errors.New("want http://… or https://…")
+	}
+	return nil
+}
+
+func file(v string) error {
+	st, err := os.Stat(v)
+	if err != nil {
+		return err
+	}
+	if st.IsDir() {
+		return errors.New("is a folder; want a file")
+	}
+	return nil
+}
+
+func folder(v string) error {
+	st, err := os.Stat(v)
+	if err != nil {
+		return err
+	}
+	if !st.IsDir() {
+		return errors.New("is a file; want a folder")
+	}
+	return nil
+}
+
+func database(v string) error {
+	if strings.HasPrefix(v, "sqlite:") || strings.HasPrefix(v, "postgres://") || strings.HasPrefix(v, "postgresql://") {
+		return nil
+	}
+	return errors.New("want sqlite:PATH or postgres://…")
+}
+
+func oneOf(words ...string) func(string) error {
+	return func(v string) error {
+		if !slices.Contains(words, v) {
+			return fmt.Errorf("want one of %s", strings.Join(words, ", "))
+		}
+		return nil
+	}
+}
+
+func portRange(v string) error {
+	_, _, _, err := ParsePortRange(v)
+	return err
+}
+
+// ParsePortRange reads "ADDRESS:FIRST-LAST".
+func ParsePortRange(v string) (host string, first, last int, err error) {
+	host, ports, ok := strings.Cut(v, ":")
+	a, b, ok2 := strings.Cut(ports, "-")
+	first, err1 := strconv.Atoi(a)
+	last, err2 := strconv.Atoi(b)
+	if !ok || !ok2 || err1 != nil || err2 != nil || host == "" || first < 1024 || last < first || last > 65535 {
+		return "", 0, 0, errors.New("want ADDRESS:FIRST-LAST with ports from 1024 to 65535")
+	}
+	return host, first, last, nil
+}
+
+// nearest returns the word with the smallest edit distance to v.
+func nearest(v string, words []string) string {
+	best, least := "", 1<<30
+	for _, w := range words {
+		if d := distance(v, w); d < least {
+			best, least = w, d
+		}
+	}
+	return best
+}
+
+func distance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := 1; i <= len(a); i++ {
+		diag := row[0]
+		row[0] = i
+		for j := 1; j <= len(b); j++ {
+			next := min(row[j]+1, row[j-1]+1)
+			if a[i-1] == b[j-1] {
+				next = min(next, diag)
+			} else {
+				next = min(next, diag+1)
+			}
+			diag, row[j] = row[j], next
+		}
+	}
+	return row[len(b)]
+}

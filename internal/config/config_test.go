@@ -1,0 +1,82 @@
+package config
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func noEnv(string) (string, bool) { return "", false }
+
+func write(t *testing.T, text string) string {
+	t.Helper()
+	p := filepath.Join(t.TempDir(), "suanli.yaml")
+	if err := os.WriteFile(p, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func TestDefaultsAreValid(t *testing.T) {
+	c, err := Load("", noEnv, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.Listen != "127.0.0.1:7080" || c.StoragePrice != 100_000_000 {
+		t.Fatalf("unexpected defaults: %+v", c)
+	}
+}
+
+func TestFlagsWinOverEnvironmentWinsOverFile(t *testing.T) {
+	p := write(t, "region: file\nzone: file\nlog_level: debug\n")
+	env := func(k string) (string, bool) {
+		v, ok := map[string]string{"SUANLI_REGION": "env", "SUANLI_ZONE": "env"}[k]
+		return v, ok
+	}
+	c, err := Load(p, env, map[string]string{"region": "flag"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.Region != "flag" || c.Zone != "env" || c.LogLevel != "debug" {
+		t.Fatalf("region %q, zone %q, log level %q; want flag, env, debug", c.Region, c.Zone, c.LogLevel)
+	}
+}
+
+func TestBadConfigurationSaysWhatIsWrongAndWhere(t *testing.T) {
+	for _, c := range []struct{ name, text, want string }{
+		{"unknown key", "regoin: a\n", `did you mean "region"`},
+		{"not YAML", "region: [a\n", "suanli.yaml"},
+		{"a list", "region: [a, b]\n", "single value"},
+		{"a word for a number", "minimum_seconds: soon\n", "whole number from 0 to 86400"},
+		{"a negative price", "storage_price: \"-1\"\n", "cannot be negative"},
+		{"too many decimals", "egress_price: \"0.0000000001\"\n", "at most 9 decimals"},
+		{"a bare port", "listen: \"7080\"\n", "HOST:PORT"},
+		{"two listeners on one address", "listen: 127.0.0.1:7022\n", "are both"},
+		{"simulated GPUs without leave", "simulate: 8x4090\n", "allow_simulated"},
+		{"half of TLS", "tls_cert: " + os.Args[0] + "\n", "both or neither"},
+		{"a missing file", "tls_key: /nowhere/key.pem\n", "no such file"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			_, err := Load(write(t, c.text), noEnv, nil)
+			if err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Fatalf("error %v; want it to say %q", err, c.want)
+			}
+		})
+	}
+}
+
+func TestEverySettingIsDocumentedAndShown(t *testing.T) {
+	c, err := Load("", noEnv, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range Settings() {
+		if s.Doc == "" {
+			t.Errorf("%s has no description", s.Key)
+		}
+		if _, ok := c.Values()[s.Key]; !ok {
+			t.Errorf("%s is not shown", s.Key)
+		}
+	}
+}

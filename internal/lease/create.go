@@ -1,0 +1,401 @@
+package lease
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/base64"
+	"encoding/json"
+	"maps"
+	"slices"
+	"time"
+
+	"suanli.dev/internal/account"
+	"suanli.dev/internal/billing"
+	"suanli.dev/internal/catalog"
+	"suanli.dev/internal/fault"
+	"suanli.dev/internal/fleet"
+	"suanli.dev/internal/ident"
+	"suanli.dev/internal/pricing"
+	"suanli.dev/internal/protocol"
+	"suanli.dev/internal/store"
+)
+
+// defaultDiskGiB is the disk of a lease whose template and renter name none.
+const defaultDiskGiB = 10
+
+// Price freezes the price of an offer for the caller's account. timeZone is the
+// account's, in which months are counted.
+func (s *Service) Price(ctx context.Context, p account.Principal, r QuoteRequest, timeZone string) (*Quote, error) {
+	if r.Plan == "" {
+		r.Plan = pricing.OnDemand
+	}
+	if r.Plan != pricing.OnDemand {
+		return nil, invalid("body.plan", "unknown_plan", "there is no plan %q; this cloud has on_demand", r.Plan)
+	}
+	if r.RunFor < 0 || r.RunFor > maxRunFor {
+		return nil, invalid("body.run_seconds", "invalid_run_seconds", "run_seconds is %d; want 0 to %d", int64(r.RunFor/time.Second), int64(maxRunFor/time.Second))
+	}
+	if r.EgressBytes < 0 || r.EgressBytes > 1e18 {
+		return nil, invalid("body.egress_bytes", "invalid_egress_bytes", "egress_bytes is %d; want 0 to 10^18", r.EgressBytes)
+	}
+	t, err := s.template(&r)
+	if err != nil {
+		return nil, err
+	}
+	if r.DiskGiB == 0 {
+		r.DiskGiB = max(t.DiskGiB, defaultDiskGiB)
+	}
+	if r.DiskGiB < 1 || r.DiskGiB > maxDiskGiB {
+		return nil, invalid("body.disk_gib", "invalid_disk_gib", "disk_gib is %d; want 1 to %d", r.DiskGiB, maxDiskGiB)
+	}
+	offer, err := s.Capacity.Offer(ctx, r.OfferID, r.DiskGiB)
+	if err != nil {
+		return nil, err
+	}
+	if err := fits(t, offer); err != nil {
+		return nil, err
+	}
+	now := s.Clock()
+	price, err := pricing.NewQuote(tariff(offer), pricing.Request{
+		Plan: r.Plan, DiskGiB: r.DiskGiB, TimeZone: timeZone, EgressBytes: r.EgressBytes,
+		RunSeconds: int64(r.RunFor / time.Second), Simulated: offer.Simulated,
+	}, now)
+	if err != nil {
+		return nil, err
+	}
+	q := &Quote{ID: ident.New(ident.Quote), AccountID: p.AccountID, Offer: offer, Request: r, Price: price, CreatedAt: now, ValidUntil: now.Add(s.QuoteValid)}
+	err = s.DB.Update(ctx, func(ctx context.Context, tx *store.Tx) error { return insertQuote(ctx, tx, q) })
+	return q, err
+}
+
+// template resolves what the request wants to run, and fills in its image.
+func (s *Service) template(r *QuoteRequest) (catalog.Template, error) {
+	var t catalog.Template
+	if r.Template != "" {
+		var ok bool
+		if t, ok = s.Catalog.Template(r.Template); !ok {
+			return t, invalid("body.template", "unknown_template", "there is no template %q; list the templates to see their names", r.Template)
+		}
+	}
+	if r.Image == "" {
+		r.Image = t.Image
+	}
+	if r.Image == "" {
+		return t, invalid("body.image", "missing_image", "name a template or an image to run")
+	}
+	return t, checkImage(r.Image)
+}
+
+// Accept turns a quote into a lease: in one transaction the quote is used up,
+// the GPUs are taken, the money is held and the lease is written, or nothing is.
+func (s *Service) Accept(ctx context.Context, p account.Principal, c Create) (*Lease, error) {
+	now := s.Clock()
+	if err := c.validate(now); err != nil {
+		return nil, err
+	}
+	quota, err := s.Tenants.Quota(ctx, p.AccountID)
+	if err != nil {
+		return nil, err
+	}
+	var l *Lease
+	var change Change
+	err = s.DB.Update(ctx, func(ctx context.Context, tx *store.Tx) error {
+		q, err := loadQuote(ctx, tx, p.AccountID, c.QuoteID)
+		if err != nil {
+			return err
+		}
+		if q.LeaseID != "" {
+			return fault.New(fault.Conflict, "quote_used", "quote %s was accepted already, by lease %s", q.ID, q.LeaseID)
+		}
+		if !now.Before(q.ValidUntil) {
+			return fault.New(fault.Gone, "quote_expired", "quote %s was valid until %s; ask for a new one", q.ID, q.ValidUntil.Format(time.RFC3339))
+		}
+		if err := s.checkQuota(ctx, tx, p.AccountID, quota, q.Offer.GPUCount); err != nil {
+			return err
+		}
+		if l, err = s.build(p, q, c, now); err != nil {
+			return err
+		}
+		a, err := s.Capacity.Reserve(ctx, tx, fleet.Reservation{
+			LeaseID: l.ID, HostID: q.Offer.HostID, GPUModel: q.Offer.GPUModel, GPUCount: q.Offer.GPUCount,
+			CPUMillis: q.Offer.CPUMillis, MemoryMiB: q.Offer.MemoryMiB, DiskGiB: q.Request.DiskGiB, Ports: c.Ports,
+		})
+		if err != nil {
+			return err
+		}
+		l.GPUs, l.ProviderID, l.Simulated, l.Bundle.DirectPorts = a.GPUs, a.ProviderID, a.Simulated, a.DirectPorts
+		if err := s.Money.BeginLease(ctx, tx, billing.Terms{LeaseID: l.ID, AccountID: l.AccountID, ProviderID: l.ProviderID, Quote: l.Price, Simulated: l.Simulated, SpendingCap: l.SpendingCap}); err != nil {
+			return err
+		}
+		if err := insertLease(ctx, tx, l); err != nil {
+			return err
+		}
+		if _, err := tx.Exec(ctx, `UPDATE quote SET lease_id=? WHERE id=? AND lease_id=''`, l.ID, q.ID); err != nil {
+			return err
+		}
+		change = Change{ID: ident.New(ident.Event), LeaseID: l.ID, AccountID: l.AccountID, At: now, Event: "accept", To: Accepted}
+		if err := insertChange(ctx, tx, change); err != nil {
+			return err
+		}
+		return s.Tenants.Audit(ctx, tx, p, "lease.accept", l.ID, map[string]string{"quote": q.ID, "host": l.HostID})
+	})
+	if err != nil {
+		return nil, err
+	}
+	s.track(l)
+	s.Capacity.Refresh(ctx, l.HostID)
+	s.announce(change)
+	s.kick()
+	s.Log.InfoContext(ctx, "lease accepted", "lease", l.ID, "account", l.AccountID, "host", l.HostID, "gpus", len(l.GPUs), "simulated", l.Simulated)
+	return l, nil
+}
+
+// build makes the lease's row out of quote, template and the renter's wishes.
+func (s *Service) build(p account.Principal, q *Quote, c Create, now time.Time) (*Lease, error) {
+	spec := Spec{Entrypoint: c.Entrypoint, Command: c.Command, StartScript: c.StartScript, Environment: map[string]string{}, Ports: slices.Clone(c.Ports)}
+	if q.Request.Template != "" {
+		t, ok := s.Catalog.Template(q.Request.Template)
+		if !ok {
+			return nil, fault.New(fault.Gone, "unknown_template", "template %q is no longer offered; ask for a new quote", q.Request.Template)
+		}
+		maps.Copy(spec.Environment, t.Environment)
+		for _, name := range t.GeneratedSecrets {
+			spec.Environment[name] = rand.Text()
+		}
+		if len(spec.Entrypoint) == 0 && len(spec.Command) == 0 {
+			spec.Entrypoint, spec.Command = t.Entrypoint, t.Command
+		}
+		if spec.StartScript == "" {
+			spec.StartScript = t.StartScript
+		}
+		for _, port := range t.Ports {
+			if !slices.Contains(spec.Ports, port.Port) {
+				spec.Ports = append(spec.Ports, port.Port)
+			}
+		}
+	}
+	maps.Copy(spec.Environment, c.Environment)
+	sealed, err := s.seal([]byte(mustJSON(spec)))
+	if err != nil {
+		return nil, err
+	}
+	token, err := s.seal([]byte(rand.Text()))
+	if err != nil {
+		return nil, err
+	}
+	id := ident.New(ident.Lease)
+	name := c.Name
+	if name == "" {
+		name = id[:3] + id[len(id)-6:]
+	}
+	labels := c.Labels
+	if labels == nil {
+		labels = map[string]string{}
+	}
+	o := q.Offer
+	return &Lease{
+		ID: id, AccountID: p.AccountID, UserID: p.UserID, ProviderID: o.ProviderID, HostID: o.HostID, QuoteID: q.ID,
+		Name: name, Labels: labels, Template: q.Request.Template, Image: q.Request.Image, GPUModel: o.GPUModel,
+		Bundle: Bundle{GPUCount: o.GPUCount, VRAMMiB: o.VRAMMiB, CPUMillis: o.CPUMillis, MemoryMiB: o.MemoryMiB,
+			DiskGiB: q.Request.DiskGiB, Region: o.Region, Zone: o.Zone},
+		Price: q.Price, Simulated: o.Simulated, State: Accepted, Generation: 1, Deadline: c.Deadline, Idle: c.Idle,
+		SpendingCap: c.SpendingCap, CreatedAt: now, ChangedAt: now, spec: sealed, accessToken: token,
+	}, nil
+}
+
+// checkQuota counts what the account has, within the accepting transaction.
+func (s *Service) checkQuota(ctx context.Context, tx *store.Tx, accountID string, q account.Quota, gpus int) error {
+	live, err := selectLeases(ctx, tx, `account_id=? AND state NOT IN ('ended','failed')`, accountID)
+	if err != nil {
+		return err
+	}
+	have := 0
+	for _, l := range live {
+		if l.State.HoldsCompute() {
+			have += l.Bundle.GPUCount
+		}
+	}
+	if q.MaxLeases > 0 && len(live)+1 > q.MaxLeases {
+		return fault.New(fault.TooMany, "quota_leases", "this account has %d leases and may have %d; end one, or ask the operator for more", len(live), q.MaxLeases)
+	}
+	if q.MaxGPUs > 0 && have+gpus > q.MaxGPUs {
+		return fault.New(fault.TooMany, "quota_gpus", "this account rents %d GPUs, asks for %d more and may have %d; end a lease, or ask the operator for more", have, gpus, q.MaxGPUs)
+	}
+	return nil
+}
+
+// fits reports what an offer lacks for a template, if anything.
+func fits(t catalog.Template, o fleet.Offer) error {
+	n := t.Needs
+	lacks := func(what string, want, have any) error {
+		return fault.New(fault.Invalid, "offer_unfit", "template %s needs %s %v and this offer has %v; search for one that fits", t.Name, what, want, have).At("body.offer_id")
+	}
+	switch {
+	case o.GPUCount < n.GPUs:
+		return lacks("GPUs:", n.GPUs, o.GPUCount)
+	case o.VRAMMiB < int64(n.VRAMGiB)<<10:
+		return lacks("GPU memory in GiB:", n.VRAMGiB, o.VRAMMiB>>10)
+	case o.MemoryMiB < int64(n.MemoryGiB)<<10:
+		return lacks("memory in GiB:", n.MemoryGiB, o.MemoryMiB>>10)
+	case n.CUDA != "" && catalog.CompareVersions(o.MaxCUDA, n.CUDA) < 0:
+		return lacks("CUDA", n.CUDA, orNone(o.MaxCUDA))
+	case n.Driver != "" && catalog.CompareVersions(o.Driver, n.Driver) < 0:
+		return lacks("driver", n.Driver, orNone(o.Driver))
+	case n.ComputeCapability != "" && (o.GPUVendor != string(protocol.NVIDIA) || catalog.CompareVersions(o.ComputeCapability, n.ComputeCapability) < 0):
+		return lacks("compute capability", n.ComputeCapability, orNone(o.ComputeCapability))
+	}
+	return nil
+}
+
+func orNone(s string) string {
+	if s == "" {
+		return "none"
+	}
+	return s
+}
+
+func tariff(o fleet.Offer) pricing.Tariff {
+	p := o.Price
+	return pricing.Tariff{Currency: p.Currency, Compute: p.Compute, Storage: p.Storage, Egress: p.Egress,
+		Granularity: pricing.Granularity(p.Granularity), MinimumSeconds: p.MinimumSeconds, CommissionBasisPoints: p.CommissionBasisPoints}
+}
+
+func (s *Service) seal(plain []byte) (string, error) {
+	b, err := s.Vault.Seal(plain)
+	return base64.StdEncoding.EncodeToString(b), err
+}
+
+func (s *Service) unseal(text string) ([]byte, error) {
+	b, err := base64.StdEncoding.DecodeString(text)
+	if err != nil {
+		return nil, err
+	}
+	return s.Vault.Open(b)
+}
+
+// open opens the sealed part of a lease.
+func (s *Service) open(l *Lease) (Spec, error) {
+	var spec Spec
+	b, err := s.unseal(l.spec)
+	if err != nil {
+		return spec, err
+	}
+	return spec, json.Unmarshal(b, &spec)
+}
+
+// AccessToken is the secret that opens the lease's ports in a browser.
+func (s *Service) AccessToken(l *Lease) (string, error) {
+	b, err := s.unseal(l.accessToken)
+	return string(b), err
+}
+
+// Settings returns what the lease runs, secrets included; for its own account.
+func (s *Service) Settings(l *Lease) (Spec, error) { return s.open(l) }
+
+// pidsPerCPU bounds processes and threads of an instance; a data loader of
+// PyTorch starts a few dozen threads a core.
+const pidsPerCPU = 1024
+
+// instanceSpec is what the host needs to run the lease.
+func (s *Service) instanceSpec(ctx context.Context, l *Lease) (*protocol.InstanceSpec, error) {
+	spec, err := s.open(l)
+	if err != nil {
+		return nil, err
+	}
+	keys, err := s.Tenants.AuthorizedKeys(ctx, l.AccountID)
+	if err != nil {
+		return nil, err
+	}
+	shm := spec.ShmMiB
+	if shm == 0 {
+		shm = l.Bundle.MemoryMiB / 2 // the usual share of tmpfs; PyTorch's loaders need it
+	}
+	return &protocol.InstanceSpec{
+		Image: l.Image, Entrypoint: spec.Entrypoint, Command: spec.Command, StartScript: spec.StartScript,
+		Environment: spec.Environment, Ports: spec.Ports, DirectPorts: l.Bundle.DirectPorts, GPUs: l.GPUs,
+		CPUMillis: l.Bundle.CPUMillis, MemoryMiB: l.Bundle.MemoryMiB, DiskMiB: l.Bundle.DiskGiB << 10,
+		PIDs: max(pidsPerCPU, pidsPerCPU*l.Bundle.CPUMillis/1000), ShmMiB: shm, SSHKeys: keys,
+		GatewayKeys: s.GatewayKeys, Simulated: l.Simulated,
+	}, nil
+}
+
+// Update is a change to a lease that is not a change of state. Nil fields stay.
+type Update struct {
+	Name     *string
+	Labels   map[string]string
+	Deadline *time.Time // zero time: none
+	Idle     *IdleStop
+}
+
+// Change applies an update. Each field is its own column, so that it cannot
+// undo a state that changes at the same time.
+func (s *Service) Change(ctx context.Context, p account.Principal, id string, u Update) (*Lease, error) {
+	now := s.Clock()
+	check := Create{}
+	if u.Name != nil {
+		check.Name = *u.Name
+	}
+	check.Labels = u.Labels
+	if u.Deadline != nil {
+		check.Deadline = *u.Deadline
+	}
+	if u.Idle != nil {
+		check.Idle = *u.Idle
+	}
+	if err := check.validate(now); err != nil {
+		return nil, err
+	}
+	if u.Name != nil && *u.Name == "" {
+		return nil, invalid("body.name", "invalid_name", "a name cannot be empty")
+	}
+	l, err := s.Resolve(ctx, p, id)
+	if err != nil {
+		return nil, err
+	}
+	if l.State.Over() {
+		return nil, fault.New(fault.Gone, "lease_state", "lease %s is %s and cannot be changed", l.ID, l.State)
+	}
+	err = s.DB.Update(ctx, func(ctx context.Context, tx *store.Tx) error {
+		set := func(column string, v any) error {
+			_, err := tx.Exec(ctx, `UPDATE lease SET `+column+`=? WHERE id=?`, v, l.ID)
+			return err
+		}
+		var errs []error
+		if u.Name != nil {
+			errs = append(errs, set("name", *u.Name))
+		}
+		if u.Labels != nil {
+			errs = append(errs, set("labels", mustJSON(u.Labels)))
+		}
+		if u.Deadline != nil {
+			errs = append(errs, set("deadline", store.Micros(*u.Deadline)))
+		}
+		if u.Idle != nil {
+			errs = append(errs, set("idle_seconds", int64(u.Idle.After/time.Second)), set("idle_gpu_percent", u.Idle.GPUPercent), set("idle_cpu_percent", u.Idle.CPUPercent))
+		}
+		for _, err := range errs {
+			if err != nil {
+				return err
+			}
+		}
+		return s.Tenants.Audit(ctx, tx, p, "lease.change", l.ID, u)
+	})
+	if err != nil {
+		return nil, err
+	}
+	fresh, err := s.find(ctx, `id=?`, l.ID)
+	if err != nil {
+		return nil, err
+	}
+	s.adopt(fresh[0])
+	return fresh[0], nil
+}
+
+// adopt takes settings that are not state into the tracked view.
+func (s *Service) adopt(l *Lease) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if t := s.live[l.ID]; t != nil && t.lease.version == l.version {
+		t.lease = l
+	}
+}

@@ -1,0 +1,256 @@
+package lease
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"suanli.dev/internal/account"
+	"suanli.dev/internal/fault"
+	"suanli.dev/internal/ident"
+	"suanli.dev/internal/store"
+)
+
+// step is one event for one lease, with what the machine's table cannot know.
+type step struct {
+	event   Event
+	at      time.Time // when it happened, for money; zero: now
+	code    string
+	message string
+	exit    *int
+	egress  int64 // cumulative, if the host told
+	// by is who asked, for the audit log; a zero principal is the cloud itself.
+	by account.Principal
+}
+
+// move applies one event to a lease: state, capacity and money change together
+// or not at all. It is the only writer of states. An event that the machine
+// does not have in the present state is a Conflict fault.
+func (s *Service) move(ctx context.Context, leaseID string, st step) (*Lease, error) {
+	now := s.Clock()
+	if st.at.IsZero() || st.at.After(now) {
+		st.at = now
+	}
+	var l *Lease
+	var change Change
+	apply := func(ctx context.Context, tx *store.Tx) error {
+		var err error
+		if l, err = loadLease(ctx, tx, leaseID); err != nil {
+			return err
+		}
+		from := l.State
+		to, ok := from.Next(st.event)
+		if !ok {
+			return refused(l, st.event)
+		}
+		l.State, l.ChangedAt = to, now
+		l.Code, l.Message = st.code, st.message
+		if st.exit != nil || st.event == ConfirmRunning {
+			l.ExitCode = st.exit
+		}
+		if err := s.effects(ctx, tx, l, from, st, now); err != nil {
+			return err
+		}
+		if err := saveState(ctx, tx, l); err != nil {
+			return err
+		}
+		change = Change{ID: ident.New(ident.Event), LeaseID: l.ID, AccountID: l.AccountID, At: now, Event: st.event, From: from, To: to, Code: st.code, Message: st.message}
+		if err := insertChange(ctx, tx, change); err != nil {
+			return err
+		}
+		if st.by.UserID != "" {
+			return s.Tenants.Audit(ctx, tx, st.by, "lease."+string(st.event), l.ID, map[string]string{"from": string(from), "to": string(to)})
+		}
+		return nil
+	}
+	err := s.DB.Update(ctx, apply)
+	for i := 0; errors.Is(err, errMoved) && i < 5; i++ {
+		err = s.DB.Update(ctx, apply)
+	}
+	if err != nil {
+		return nil, err
+	}
+	s.track(l)
+	s.Capacity.Refresh(ctx, l.HostID)
+	s.announce(change)
+	s.kick()
+	s.Log.InfoContext(ctx, "lease moved", "lease", l.ID, "host", l.HostID, "event", st.event, "from", change.From, "to", change.To, "generation", l.Generation, "code", st.code)
+	return l, nil
+}
+
+// effects is what a transition does to capacity and money.
+func (s *Service) effects(ctx context.Context, tx *store.Tx, l *Lease, from State, st step, now time.Time) error {
+	if st.egress > 0 {
+		if err := s.Money.RecordEgress(ctx, tx, l.ID, st.egress, now); err != nil {
+			return err
+		}
+	}
+	// Whatever takes an instance out of running ends what is paid for it, at the
+	// moment that its host dated, or at its last sign of life.
+	switch st.event {
+	case ConfirmStopped, ConfirmAbsent, LoseHost, LoseInstance, AbandonHost, ReportFailure:
+		if err := s.Money.StopCompute(ctx, tx, l.ID, st.at); err != nil {
+			return err
+		}
+		l.RunningSince = time.Time{}
+	case ConfirmRunning:
+		if err := s.Money.StartCompute(ctx, tx, l.ID, st.at); err != nil {
+			return err
+		}
+		if err := s.Money.StartStorage(ctx, tx, l.ID, st.at); err != nil {
+			return err
+		}
+		l.RunningSince = st.at
+	case RequestStop, RequestEnd, Outbid:
+		l.Generation++
+	case RequestRestart:
+		l.Generation++
+		if err := s.Money.StopCompute(ctx, tx, l.ID, st.at); err != nil {
+			return err
+		}
+	case RequestStart:
+		if err := s.Money.CheckFunds(ctx, tx, l.ID); err != nil {
+			return err
+		}
+		a, err := s.Capacity.ReserveCompute(ctx, tx, l.ID)
+		if err != nil {
+			return err
+		}
+		l.Generation++
+		l.GPUs = a.GPUs
+	}
+
+	switch l.State {
+	case Stopped:
+		l.GPUs = nil
+		return s.Capacity.ReleaseCompute(ctx, tx, l.ID)
+	case Ending:
+		// The disk is the renter's until now; what the host still needs to
+		// remove it is not the renter's to pay.
+		return s.Money.StopStorage(ctx, tx, l.ID, st.at)
+	case Failed:
+		l.EndedAt = now
+		l.Generation++ // so that the host's leftovers are fenced
+		if st.event == AbandonHost || st.event == LoseInstance {
+			return s.close(ctx, tx, l, now)
+		}
+		return s.Money.EndLease(ctx, tx, l.ID, st.at)
+	case Ended:
+		l.EndedAt = now
+		return s.close(ctx, tx, l, now)
+	}
+	return nil
+}
+
+// close gives everything back: nothing of the lease is left on its host.
+func (s *Service) close(ctx context.Context, tx *store.Tx, l *Lease, at time.Time) error {
+	l.Cleaned, l.GPUs = true, nil
+	if err := s.Money.EndLease(ctx, tx, l.ID, at); err != nil {
+		return err
+	}
+	return s.Capacity.ReleaseAll(ctx, tx, l.ID)
+}
+
+// clean records that a failed lease has left nothing on its host.
+func (s *Service) clean(ctx context.Context, leaseID string) error {
+	var l *Lease
+	err := s.DB.Update(ctx, func(ctx context.Context, tx *store.Tx) error {
+		var err error
+		if l, err = loadLease(ctx, tx, leaseID); err != nil {
+			return err
+		}
+		if l.State != Failed || l.Cleaned {
+			return nil
+		}
+		if err := s.close(ctx, tx, l, s.Clock()); err != nil {
+			return err
+		}
+		return saveState(ctx, tx, l)
+	})
+	if err != nil {
+		return err
+	}
+	s.track(l)
+	s.Capacity.Refresh(ctx, l.HostID)
+	return nil
+}
+
+func refused(l *Lease, e Event) error {
+	verb := map[Event]string{RequestStop: "stopped", RequestStart: "started", RequestRestart: "restarted", RequestEnd: "ended"}[e]
+	if verb == "" {
+		verb = "moved by " + string(e)
+	}
+	kind := fault.Conflict
+	if l.State.Over() {
+		kind = fault.Gone
+	}
+	return fault.New(kind, "lease_state", "lease %s is %s and cannot be %s now", l.ID, l.State, verb)
+}
+
+// Stop asks for the lease's container to go and its disk to stay.
+func (s *Service) Stop(ctx context.Context, p account.Principal, id string) (*Lease, error) {
+	return s.request(ctx, p, id, step{event: RequestStop, code: "commanded", message: "stopped by the renter"}, Stopping, Stopped)
+}
+
+// Start runs a stopped lease again, if its host has the capacity now.
+func (s *Service) Start(ctx context.Context, p account.Principal, id string) (*Lease, error) {
+	return s.request(ctx, p, id, step{event: RequestStart}, Starting, Running)
+}
+
+// Restart gives a running lease a new container on the same disk.
+func (s *Service) Restart(ctx context.Context, p account.Principal, id string) (*Lease, error) {
+	return s.request(ctx, p, id, step{event: RequestRestart, code: "restarted", message: "restarted by the renter"}, Starting)
+}
+
+// End gives the lease up: its container and its disk are removed for good.
+func (s *Service) End(ctx context.Context, p account.Principal, id string) (*Lease, error) {
+	return s.request(ctx, p, id, step{event: RequestEnd, code: "commanded", message: "ended by the renter"}, Ending, Ended, Failed)
+}
+
+// request moves a lease of the caller's account. A lease that is already where
+// the request leads is returned as it is: asking twice is not an error.
+func (s *Service) request(ctx context.Context, p account.Principal, id string, st step, satisfied ...State) (*Lease, error) {
+	l, err := s.Resolve(ctx, p, id)
+	if err != nil {
+		return nil, err
+	}
+	if l.AccountID != p.AccountID && !p.Operator {
+		return nil, notFound(id)
+	}
+	for _, state := range satisfied {
+		if l.State == state {
+			return l, nil
+		}
+	}
+	st.by = p
+	return s.move(ctx, l.ID, st)
+}
+
+// Exhaust stops a lease whose money ran out: reason is "unpaid" or
+// "spending_cap". With remove, the disk goes too: its grace is over.
+func (s *Service) Exhaust(ctx context.Context, leaseID, reason string, remove bool) error {
+	st := step{event: RequestStop, code: reason, message: "stopped: the balance or the spending cap is used up"}
+	if remove {
+		st = step{event: RequestEnd, code: reason, message: "ended: the disk was kept unpaid for the whole grace period"}
+	}
+	_, err := s.move(ctx, leaseID, st)
+	if f, ok := fault.As(err); ok && f.Code == "lease_state" {
+		return nil // already stopped or over
+	}
+	return err
+}
+
+// Abandon ends every lease on a host that will never come back. Only an
+// operator may: the GPUs count as free from then on.
+func (s *Service) Abandon(ctx context.Context, p account.Principal, hostID string, lastSeen time.Time) error {
+	var errs []error
+	for _, l := range s.onHost(hostID) {
+		if l.State.Over() {
+			errs = append(errs, s.clean(ctx, l.ID))
+			continue
+		}
+		_, err := s.move(ctx, l.ID, step{event: AbandonHost, at: lastSeen, code: "host_abandoned", message: "the host was given up by the operator", by: p})
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,261 @@
+package lease
+
+import (
+	"context"
+	"time"
+
+	"suanli.dev/internal/fault"
+	"suanli.dev/internal/protocol"
+	"suanli.dev/internal/store"
+)
+
+// tracked is a lease that a host may still have something of.
+type tracked struct {
+	lease  *Lease
+	status *protocol.InstanceStatus
+	// accepted is the highest generation that the host took a command for.
+	accepted int64
+	missing  int       // complete reports in a row without it
+	attempts int       // commands in a row that did not succeed
+	next     time.Time // no command before this
+}
+
+// track keeps l as the present view of the lease, or forgets it when it is done.
+func (s *Service) track(l *Lease) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	t := s.live[l.ID]
+	if l.State.Over() && l.Cleaned {
+		delete(s.live, l.ID)
+		return
+	}
+	if t == nil {
+		s.live[l.ID] = &tracked{lease: l}
+		return
+	}
+	if l.version < t.lease.version {
+		return // a later writer was faster here
+	}
+	if l.Generation != t.lease.Generation {
+		t.attempts, t.next, t.missing = 0, time.Time{}, 0
+	}
+	t.lease = l
+}
+
+func (s *Service) kick() {
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+}
+
+// onHost returns the tracked leases of a host.
+func (s *Service) onHost(hostID string) []*Lease {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var list []*Lease
+	for _, t := range s.live {
+		if t.lease.HostID == hostID {
+			list = append(list, t.lease)
+		}
+	}
+	return list
+}
+
+// want is what the host shall bring the lease to.
+func want(s State) protocol.Want {
+	switch s {
+	case Accepted, Provisioning, Starting, Running, Unreachable:
+		return protocol.WantRunning
+	case Stopping, Stopped, Interrupted:
+		return protocol.WantStopped
+	}
+	return protocol.WantAbsent
+}
+
+// needsCommand reports whether the host must be told (again).
+func (t *tracked) needsCommand() bool {
+	l, st := t.lease, t.status
+	switch l.State {
+	case Stopped, Unreachable:
+		return false
+	case Running:
+		return false
+	}
+	if t.accepted < l.Generation {
+		return true
+	}
+	if st == nil || st.Generation < l.Generation {
+		return true
+	}
+	switch want(l.State) {
+	case protocol.WantAbsent:
+		// The host said OK once, and still has it (or has not said).
+		return st.Phase != protocol.PhaseAbsent && st.Phase != protocol.PhaseStopping
+	case protocol.WantStopped:
+		return st.Phase == protocol.PhaseRunning
+	}
+	return st.Phase == protocol.PhaseStopped || st.Phase == protocol.PhaseAbsent
+}
+
+// Run drives hosts to what their leases want until ctx ends.
+func (s *Service) Run(ctx context.Context) error {
+	tick := time.NewTicker(s.Tick)
+	defer tick.Stop()
+	sweep := time.NewTicker(time.Hour)
+	defer sweep.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		case <-s.wake:
+		case <-sweep.C:
+			s.sweepQuotes(ctx)
+		}
+		s.reconcile(ctx)
+	}
+}
+
+// maxBackoff bounds how long a host that does not answer is left alone.
+const maxBackoff = 30 * time.Second
+
+// provisionPatience is how long a lease waits for a host that does not take
+// its first command before it is given up.
+const provisionPatience = 15 * time.Minute
+
+func (s *Service) reconcile(ctx context.Context) {
+	now := s.Clock()
+	due := map[string][]*tracked{}
+	var late, hopeless []*Lease
+	s.mu.Lock()
+	for _, t := range s.live {
+		l := t.lease
+		if !l.Deadline.IsZero() && now.After(l.Deadline) && (l.State == Running || l.State == Unreachable) {
+			late = append(late, l)
+		}
+		if l.State == Provisioning && t.accepted == 0 && t.status == nil && now.Sub(l.CreatedAt) > provisionPatience {
+			hopeless = append(hopeless, l)
+		}
+		if t.needsCommand() && !now.Before(t.next) && !s.sending[l.HostID] {
+			due[l.HostID] = append(due[l.HostID], t)
+		}
+	}
+	for host := range due {
+		s.sending[host] = true
+	}
+	s.mu.Unlock()
+
+	for _, l := range late {
+		if _, err := s.move(ctx, l.ID, step{event: RequestStop, code: "deadline", message: "stopped at the time that the renter set"}); err != nil {
+			s.Log.WarnContext(ctx, "stop at deadline", "lease", l.ID, "error", err)
+		}
+	}
+	for _, l := range hopeless {
+		if _, err := s.move(ctx, l.ID, step{event: ReportFailure, code: "host_unreachable", message: "the host did not answer for 15 minutes"}); err != nil {
+			s.Log.WarnContext(ctx, "give up provisioning", "lease", l.ID, "error", err)
+		}
+	}
+	// One goroutine a host: a host that hangs keeps nobody but itself waiting.
+	for host, list := range due {
+		go func() {
+			defer func() {
+				s.mu.Lock()
+				delete(s.sending, host)
+				s.mu.Unlock()
+			}()
+			for _, t := range list {
+				s.send(ctx, t)
+			}
+		}()
+	}
+}
+
+// send tells a host once about one lease.
+func (s *Service) send(ctx context.Context, t *tracked) {
+	s.mu.Lock()
+	l := t.lease
+	s.mu.Unlock()
+	if l.State == Accepted {
+		moved, err := s.move(ctx, l.ID, step{event: Dispatch})
+		if err != nil {
+			s.postpone(t)
+			s.Log.WarnContext(ctx, "dispatch", "lease", l.ID, "error", err)
+			return
+		}
+		l = moved
+	}
+	c := protocol.Command{LeaseID: l.ID, Generation: l.Generation, Want: want(l.State)}
+	if c.Want == protocol.WantRunning {
+		spec, err := s.instanceSpec(ctx, l)
+		if err != nil {
+			s.postpone(t)
+			s.Log.ErrorContext(ctx, "build instance", "lease", l.ID, "error", err)
+			return
+		}
+		c.Spec = spec
+		c.Limits = s.limits(ctx, l, s.Clock())
+	}
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	res, err := s.Command(ctx, l.HostID, c)
+	switch {
+	case err != nil:
+		s.postpone(t)
+		s.Log.WarnContext(ctx, "command host", "lease", l.ID, "host", l.HostID, "generation", c.Generation, "want", c.Want, "error", err)
+	case res.Accepted:
+		s.mu.Lock()
+		t.accepted, t.attempts = max(t.accepted, c.Generation), 0
+		// It is told again only if its reports do not show progress.
+		t.next = s.Clock().Add(5 * time.Second)
+		s.mu.Unlock()
+	case res.Code == "bad_spec":
+		if _, err := s.move(ctx, l.ID, step{event: ReportFailure, code: res.Code, message: res.Message}); err != nil {
+			s.Log.WarnContext(ctx, "record refusal", "lease", l.ID, "error", err)
+		}
+	default:
+		s.postpone(t)
+		s.Log.WarnContext(ctx, "host refused command", "lease", l.ID, "host", l.HostID, "generation", c.Generation, "known", res.Generation, "code", res.Code, "message", res.Message)
+	}
+}
+
+// postpone backs off, twice as long each time.
+func (s *Service) postpone(t *tracked) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	wait := min(maxBackoff, time.Second<<min(t.attempts, 5))
+	t.attempts++
+	t.next = s.Clock().Add(wait)
+}
+
+// limits bounds a run that may have to go on without the control plane.
+func (s *Service) limits(ctx context.Context, l *Lease, now time.Time) protocol.RunLimits {
+	paid, err := s.Money.PaidFor(ctx, l.ID, now)
+	if err != nil {
+		s.Log.WarnContext(ctx, "paid-for time", "lease", l.ID, "error", err)
+		paid = 10 * time.Minute // rather a short leash than none
+	}
+	r := protocol.RunLimits{PaidFor: paid, IdleAfter: l.Idle.After, IdleGPUPercent: l.Idle.GPUPercent, IdleCPUPercent: l.Idle.CPUPercent}
+	if !l.Deadline.IsZero() {
+		// Zero would mean no deadline to the agent.
+		r.StopIn = max(time.Second, l.Deadline.Sub(now))
+	}
+	return r
+}
+
+func (s *Service) sweepQuotes(ctx context.Context) {
+	old := store.Micros(s.Clock().Add(-24 * time.Hour))
+	err := s.DB.Update(ctx, func(ctx context.Context, tx *store.Tx) error {
+		_, err := tx.Exec(ctx, `DELETE FROM quote WHERE valid_until<? AND lease_id=''`, old)
+		return err
+	})
+	if err != nil {
+		s.Log.WarnContext(ctx, "sweep quotes", "error", err)
+	}
+}
+
+// gone reports a fault that says a lease is already past an event.
+func gone(err error) bool {
+	f, ok := fault.As(err)
+	return ok && f.Code == "lease_state"
+}

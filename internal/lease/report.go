@@ -1,0 +1,209 @@
+package lease
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"suanli.dev/internal/protocol"
+)
+
+// lostAfter is how many complete reports in a row must lack a lease before the
+// host is believed to have lost it: one may have been under way already.
+const lostAfter = 2
+
+// OnReport takes in what a host says of its leases, received at the given time,
+// and returns the full desired state for it.
+func (s *Service) OnReport(ctx context.Context, hostID string, r protocol.Report, received time.Time) (desired []protocol.Desired, complete bool, ackedPast int64, err error) {
+	seen := map[string]bool{}
+	var alive []string
+	for i := range r.Instances {
+		st := &r.Instances[i]
+		seen[st.LeaseID] = true
+		s.mu.Lock()
+		t := s.live[st.LeaseID]
+		var l *Lease
+		if t != nil && t.lease.HostID == hostID {
+			l = t.lease
+			t.missing = 0
+			if t.status == nil || st.Generation >= t.status.Generation {
+				t.status = st
+			}
+			t.accepted = max(t.accepted, st.Generation)
+		}
+		s.mu.Unlock()
+		if l == nil {
+			continue // not ours, or over: the reply's desired state says so
+		}
+		if st.Phase == protocol.PhaseRunning || st.Phase == protocol.PhaseStopping {
+			alive = append(alive, l.ID)
+		}
+		if st.Generation < l.Generation {
+			continue // what an older generation does is no news
+		}
+		if err := s.observe(ctx, l, st, r.Now, received); err != nil && !gone(err) {
+			s.Log.WarnContext(ctx, "take in report", "lease", l.ID, "host", hostID, "phase", st.Phase, "error", err)
+		}
+	}
+	s.Money.ConfirmAlive(alive, received)
+	if r.Ready {
+		s.lookForLost(ctx, hostID, seen)
+	}
+	for _, p := range r.Past {
+		s.pastRun(ctx, hostID, p, r.Now, received)
+		ackedPast = max(ackedPast, p.ID)
+	}
+
+	now := s.Clock()
+	s.mu.Lock()
+	complete = s.loaded
+	s.mu.Unlock()
+	for _, l := range s.onHost(hostID) {
+		d := protocol.Desired{LeaseID: l.ID, Generation: l.Generation}
+		if want(l.State) == protocol.WantRunning {
+			d.Limits = s.limits(ctx, l, now)
+		}
+		desired = append(desired, d)
+	}
+	return desired, complete, ackedPast, nil
+}
+
+// observe turns one status into at most one event.
+func (s *Service) observe(ctx context.Context, l *Lease, st *protocol.InstanceStatus, now protocol.Instant, received time.Time) error {
+	var e step
+	switch st.Phase {
+	case protocol.PhaseRunning:
+		switch l.State {
+		case Accepted, Provisioning, Starting:
+			e = step{event: ConfirmRunning, at: when(st.Started, now, received, l.ChangedAt)}
+		case Unreachable:
+			// What it did in the dark is not charged.
+			e = step{event: ConfirmRunning, at: received}
+		default:
+			return nil
+		}
+		if l.State == Accepted {
+			if _, err := s.move(ctx, l.ID, step{event: Dispatch}); err != nil {
+				return err
+			}
+		}
+	case protocol.PhaseStopped:
+		switch l.State {
+		case Provisioning, Starting:
+			// A short command may have run and ended between two reports; that run
+			// is charged like any other.
+			if st.Started != nil && st.Stopped != nil {
+				run := step{event: ConfirmRunning, at: when(st.Started, now, received, l.ChangedAt)}
+				if _, err := s.move(ctx, l.ID, run); err != nil {
+					return err
+				}
+			}
+		case Running, Unreachable, Stopping:
+		default:
+			return nil
+		}
+		code, message := st.Code, st.Reason
+		if l.State == Stopping && l.Code != "" {
+			code, message = l.Code, l.Message // why it was asked to stop says more than that it did
+		}
+		e = step{event: ConfirmStopped, at: when(st.Stopped, now, received, l.RunningSince), code: code, message: message, exit: st.ExitCode, egress: st.EgressBytes}
+		if l.State == Unreachable {
+			e.at = received // the charge ended at the last sign of life already
+		}
+	case protocol.PhaseFailed:
+		switch l.State {
+		case Provisioning, Starting:
+			e = step{event: ReportFailure, code: st.Code, message: st.Reason, exit: st.ExitCode}
+		default:
+			return nil
+		}
+	case protocol.PhaseAbsent:
+		switch {
+		case l.State == Ending:
+			e = step{event: ConfirmAbsent, at: when(st.Stopped, now, received, l.RunningSince), code: l.Code, message: l.Message, exit: l.ExitCode, egress: st.EgressBytes}
+		case l.State == Failed && !l.Cleaned:
+			return s.clean(ctx, l.ID)
+		default:
+			return nil
+		}
+	default:
+		return nil
+	}
+	_, err := s.move(ctx, l.ID, e)
+	return err
+}
+
+// when dates what a host reports: the moment received, less how long ago the
+// host says it was. A date of another boot, in the future or before the lease
+// could have done it is not believed; the moment received stands for it.
+func when(then *protocol.Instant, now protocol.Instant, received, notBefore time.Time) time.Time {
+	if then == nil || then.BootID != now.BootID || then.Nanos > now.Nanos {
+		return received
+	}
+	t := received.Add(-time.Duration(now.Nanos - then.Nanos))
+	if t.Before(notBefore) {
+		return notBefore
+	}
+	return t
+}
+
+// lookForLost notices leases that a host with a complete report no longer has.
+func (s *Service) lookForLost(ctx context.Context, hostID string, seen map[string]bool) {
+	var lost []*Lease
+	s.mu.Lock()
+	for id, t := range s.live {
+		if t.lease.HostID != hostID || seen[id] || t.accepted == 0 {
+			continue
+		}
+		switch t.lease.State {
+		case Running, Unreachable, Stopping, Starting, Provisioning:
+			if t.missing++; t.missing >= lostAfter {
+				lost = append(lost, t.lease)
+			}
+		}
+	}
+	s.mu.Unlock()
+	for _, l := range lost {
+		_, err := s.move(ctx, l.ID, step{event: LoseInstance, code: "instance_lost", message: "the host no longer has the instance or its disk"})
+		if err != nil && !gone(err) {
+			s.Log.WarnContext(ctx, "lose instance", "lease", l.ID, "error", err)
+		}
+	}
+}
+
+// pastRun closes a run that ended while nobody listened, if the lease still
+// counts as running in that generation.
+func (s *Service) pastRun(ctx context.Context, hostID string, p protocol.PastRun, now protocol.Instant, received time.Time) {
+	if p.Stopped == nil {
+		return
+	}
+	s.mu.Lock()
+	t := s.live[p.LeaseID]
+	var l *Lease
+	if t != nil && t.lease.HostID == hostID {
+		l = t.lease
+	}
+	s.mu.Unlock()
+	if l == nil || l.Generation != p.Generation || l.State != Running {
+		return
+	}
+	_, err := s.move(ctx, l.ID, step{event: ConfirmStopped, at: when(p.Stopped, now, received, l.RunningSince), code: p.Code, message: "stopped while the control plane was away", egress: p.EgressBytes})
+	if err != nil && !gone(err) {
+		s.Log.WarnContext(ctx, "take in past run", "lease", p.LeaseID, "error", err)
+	}
+}
+
+// OnSilent marks the leases of a host that fell silent, last heard at lastSeen.
+func (s *Service) OnSilent(ctx context.Context, hostID string, lastSeen time.Time) error {
+	var errs []error
+	for _, l := range s.onHost(hostID) {
+		if l.State != Running {
+			continue
+		}
+		_, err := s.move(ctx, l.ID, step{event: LoseHost, at: lastSeen, code: "host_silent", message: "the host has not been heard from; nothing is charged until it is back"})
+		if err != nil && !gone(err) {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}

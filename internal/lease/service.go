@@ -1,0 +1,260 @@
+package lease
+
+import (
+	"context"
+	"embed"
+	"errors"
+	"io/fs"
+	"log/slog"
+	"sync"
+	"time"
+
+	"suanli.dev/internal/account"
+	"suanli.dev/internal/billing"
+	"suanli.dev/internal/catalog"
+	"suanli.dev/internal/fault"
+	"suanli.dev/internal/fleet"
+	"suanli.dev/internal/ident"
+	"suanli.dev/internal/protocol"
+	"suanli.dev/internal/store"
+)
+
+//go:embed migrations/*.sql
+var migrations embed.FS
+
+// Capacity is what lease needs of fleet.
+type Capacity interface {
+	Offer(ctx context.Context, offerID string, diskGiB int64) (fleet.Offer, error)
+	Reserve(ctx context.Context, tx *store.Tx, r fleet.Reservation) (fleet.Allocation, error)
+	ReserveCompute(ctx context.Context, tx *store.Tx, leaseID string) (fleet.Allocation, error)
+	ReleaseCompute(ctx context.Context, tx *store.Tx, leaseID string) error
+	ReleaseAll(ctx context.Context, tx *store.Tx, leaseID string) error
+	Refresh(ctx context.Context, hostID string)
+}
+
+// Money is what lease needs of billing.
+type Money interface {
+	BeginLease(ctx context.Context, tx *store.Tx, terms billing.Terms) error
+	StartCompute(ctx context.Context, tx *store.Tx, leaseID string, at time.Time) error
+	StopCompute(ctx context.Context, tx *store.Tx, leaseID string, at time.Time) error
+	StartStorage(ctx context.Context, tx *store.Tx, leaseID string, at time.Time) error
+	StopStorage(ctx context.Context, tx *store.Tx, leaseID string, at time.Time) error
+	RecordEgress(ctx context.Context, tx *store.Tx, leaseID string, totalBytes int64, at time.Time) error
+	CheckFunds(ctx context.Context, tx *store.Tx, leaseID string) error
+	EndLease(ctx context.Context, tx *store.Tx, leaseID string, at time.Time) error
+	ConfirmAlive(leaseIDs []string, at time.Time)
+	PaidFor(ctx context.Context, leaseID string, now time.Time) (time.Duration, error)
+}
+
+// Tenants is what lease needs of account.
+type Tenants interface {
+	AuthorizedKeys(ctx context.Context, accountID string) ([]string, error)
+	Quota(ctx context.Context, accountID string) (account.Quota, error)
+	Audit(ctx context.Context, tx *store.Tx, p account.Principal, action, subject string, detail any) error
+}
+
+// Config is what a Service is made of. Interval fields have useful zero values.
+type Config struct {
+	DB       *store.DB
+	Clock    func() time.Time // time.Now
+	Catalog  *catalog.Catalog
+	Capacity Capacity
+	Money    Money
+	Tenants  Tenants
+	Vault    *account.Vault
+	// Command sends a command to a host and waits for its answer.
+	Command func(ctx context.Context, hostID string, c protocol.Command) (protocol.CommandResult, error)
+	// GatewayKeys are authorized_keys lines that instances trust.
+	GatewayKeys []string
+	Tick        time.Duration // of the reconciler; 1 s
+	QuoteValid  time.Duration // how long a quote may be accepted; 15 min
+	Log         *slog.Logger
+}
+
+// Service is the lease service.
+type Service struct {
+	Config
+
+	// mu guards the fields below. It is never held while the store is used.
+	mu       sync.Mutex
+	live     map[string]*tracked // leases that a host may still have something of
+	sending  map[string]bool     // hosts with commands under way
+	loaded   bool                // live is complete
+	watchers map[*watcher]struct{}
+
+	wake chan struct{}
+}
+
+// New returns a Service. Migrate must be called before anything else.
+func New(c Config) (*Service, error) {
+	if c.DB == nil || c.Capacity == nil || c.Money == nil || c.Tenants == nil || c.Vault == nil || c.Command == nil || c.Catalog == nil {
+		return nil, errors.New("lease: a dependency is missing from the configuration")
+	}
+	if c.Clock == nil {
+		c.Clock = time.Now
+	}
+	if c.Tick == 0 {
+		c.Tick = time.Second
+	}
+	if c.QuoteValid == 0 {
+		c.QuoteValid = 15 * time.Minute
+	}
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	return &Service{Config: c, live: map[string]*tracked{}, sending: map[string]bool{}, watchers: map[*watcher]struct{}{}, wake: make(chan struct{}, 1)}, nil
+}
+
+// Migrate brings the tables up to date.
+func (s *Service) Migrate(ctx context.Context) error {
+	sub, err := fs.Sub(migrations, "migrations")
+	if err != nil {
+		return err
+	}
+	return s.DB.Migrate(ctx, "lease", sub)
+}
+
+// Load reads the leases that are not over into memory. It must be called once,
+// after Migrate and before the first report of a host is served.
+func (s *Service) Load(ctx context.Context) error {
+	var list []*Lease
+	err := s.DB.View(ctx, func(ctx context.Context, tx *store.Tx) (err error) {
+		list, err = selectLeases(ctx, tx, `cleaned=0 ORDER BY id`)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, l := range list {
+		s.live[l.ID] = &tracked{lease: l}
+	}
+	s.loaded = true
+	return nil
+}
+
+// Get returns one lease of the caller's account; an operator may read any.
+func (s *Service) Get(ctx context.Context, p account.Principal, id string) (*Lease, error) {
+	list, err := s.find(ctx, `id=?`, id)
+	if err != nil {
+		return nil, err
+	}
+	if len(list) == 0 || (list[0].AccountID != p.AccountID && !p.Operator) {
+		return nil, notFound(id)
+	}
+	return list[0], nil
+}
+
+// Resolve returns the lease of the caller's account that nameOrID names: an
+// identifier, or the name of exactly one lease that is not over.
+func (s *Service) Resolve(ctx context.Context, p account.Principal, nameOrID string) (*Lease, error) {
+	if ident.Check(ident.Lease, nameOrID) == nil {
+		return s.Get(ctx, p, nameOrID)
+	}
+	list, err := s.find(ctx, `account_id=? AND name=? AND state NOT IN ('ended','failed') ORDER BY id`, p.AccountID, nameOrID)
+	if err != nil {
+		return nil, err
+	}
+	switch len(list) {
+	case 0:
+		return nil, notFound(nameOrID)
+	case 1:
+		return list[0], nil
+	}
+	return nil, fault.New(fault.Conflict, "lease_ambiguous", "%d leases are named %q; use an id: %s, %s …", len(list), nameOrID, list[0].ID, list[1].ID)
+}
+
+// Filter selects leases of a list.
+type Filter struct {
+	State  State             // empty: all
+	Label  map[string]string // all must match
+	Live   bool              // only those that are not over
+	HostID string            // only with an operator's or the provider's principal
+}
+
+// List returns leases of the account, newest first, up to limit, that come
+// after the cursor; the second result is the next cursor, empty at the end.
+func (s *Service) List(ctx context.Context, p account.Principal, f Filter, cursor string, limit int) ([]*Lease, string, error) {
+	if f.State != "" && transitions[f.State] == nil {
+		return nil, "", invalid("query.state", "invalid_state", "there is no state %q; the states are %v", f.State, States())
+	}
+	where, args := `account_id=?`, []any{p.AccountID}
+	if cursor != "" {
+		where, args = where+` AND id<?`, append(args, cursor)
+	}
+	if f.State != "" {
+		where, args = where+` AND state=?`, append(args, string(f.State))
+	}
+	if f.Live {
+		where += ` AND state NOT IN ('ended','failed')`
+	}
+	if f.HostID != "" {
+		where, args = where+` AND host_id=?`, append(args, f.HostID)
+	}
+	var out []*Lease
+	for {
+		// Labels are matched here, so a page may take several reads.
+		list, err := s.find(ctx, where+` ORDER BY id DESC LIMIT ?`, append(args, limit+1)...)
+		if err != nil {
+			return nil, "", err
+		}
+		for _, l := range list {
+			if len(out) == limit {
+				return out, out[limit-1].ID, nil
+			}
+			if matches(l.Labels, f.Label) {
+				out = append(out, l)
+			}
+		}
+		if len(list) <= limit {
+			return out, "", nil
+		}
+		if cursor == "" {
+			where, args = where+` AND id<?`, append(args, "")
+			cursor = list[len(list)-1].ID
+		}
+		args[len(args)-1] = list[len(list)-1].ID
+	}
+}
+
+func matches(labels, want map[string]string) bool {
+	for k, v := range want {
+		if labels[k] != v {
+			return false
+		}
+	}
+	return true
+}
+
+func (s *Service) find(ctx context.Context, where string, args ...any) ([]*Lease, error) {
+	var list []*Lease
+	err := s.DB.View(ctx, func(ctx context.Context, tx *store.Tx) (err error) {
+		list, err = selectLeases(ctx, tx, where, args...)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, l := range list {
+		if t := s.live[l.ID]; t != nil {
+			l.Status = t.status
+		}
+	}
+	return list, nil
+}
+
+// History returns what happened to a lease, oldest first.
+func (s *Service) History(ctx context.Context, p account.Principal, id string) ([]Change, error) {
+	if _, err := s.Get(ctx, p, id); err != nil {
+		return nil, err
+	}
+	var list []Change
+	err := s.DB.View(ctx, func(ctx context.Context, tx *store.Tx) (err error) {
+		list, err = selectChanges(ctx, tx, id)
+		return err
+	})
+	return list, err
+}

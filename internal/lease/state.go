@@ -1,0 +1,128 @@
+package lease
+
+import "fmt"
+
+// State is where a lease is in its life.
+type State string
+
+// The states of a lease.
+const (
+	Accepted     State = "accepted"     // paid for and reserved; the host has not been told
+	Provisioning State = "provisioning" // the host was told; pulling, creating
+	Running      State = "running"
+	Stopping     State = "stopping"
+	Stopped      State = "stopped" // no container; the disk is kept and charged
+	Starting     State = "starting"
+	Interrupted  State = "interrupted" // outbid on the spot market; resumes by itself
+	Unreachable  State = "unreachable" // the host is silent; nothing is charged
+	Ending       State = "ending"
+	Ended        State = "ended"
+	Failed       State = "failed" // never ran, never charged
+)
+
+// Event is what happens to a lease.
+type Event string
+
+// The events that move a lease between states.
+const (
+	Dispatch       Event = "dispatch"        // about to command the host for the first time
+	ConfirmRunning Event = "confirm_running" // the host reports it running
+	ConfirmStopped Event = "confirm_stopped" // the host reports it stopped, whoever stopped it
+	ConfirmAbsent  Event = "confirm_absent"  // the host reports that nothing is left of it
+	ReportFailure  Event = "report_failure"  // the host could not start it
+	RequestStop    Event = "request_stop"    // by the renter, a deadline, or an empty balance
+	RequestStart   Event = "request_start"   // by the renter, with capacity reserved
+	RequestRestart Event = "request_restart" // by the renter: a new container, the same disk
+	RequestEnd     Event = "request_end"     // by the renter, or storage grace is over
+	LoseHost       Event = "lose_host"       // the host fell silent
+	LoseInstance   Event = "lose_instance"   // the host is there and knows nothing of it
+	Outbid         Event = "outbid"          // a higher spot bid took its place
+	AbandonHost    Event = "abandon_host"    // the operator gave the host up for good
+)
+
+// transitions is the whole state machine. The table in docs/leases.md is made
+// from it.
+var transitions = map[State]map[Event]State{
+	Accepted: {
+		Dispatch: Provisioning,
+		// Nothing was ever sent to the host, so nothing can be left on it.
+		RequestEnd: Ended, AbandonHost: Failed,
+	},
+	Provisioning: {
+		ConfirmRunning: Running, ReportFailure: Failed, RequestEnd: Ending,
+		// A host may start and finish a short command between two reports.
+		ConfirmStopped: Stopped, LoseInstance: Failed, AbandonHost: Failed,
+	},
+	Running: {
+		ConfirmStopped: Stopped, RequestStop: Stopping, RequestRestart: Starting, RequestEnd: Ending,
+		LoseHost: Unreachable, LoseInstance: Ending, Outbid: Interrupted, AbandonHost: Ended,
+	},
+	Unreachable: {
+		ConfirmRunning: Running, ConfirmStopped: Stopped, RequestStop: Stopping, RequestEnd: Ending,
+		LoseInstance: Ending, AbandonHost: Ended,
+	},
+	Stopping: {
+		ConfirmStopped: Stopped, RequestEnd: Ending, LoseInstance: Ending, AbandonHost: Ended,
+	},
+	Stopped: {
+		RequestStart: Starting, RequestEnd: Ending, AbandonHost: Ended,
+	},
+	Starting: {
+		// A start that fails leaves the renter with what was there before: the disk.
+		ConfirmRunning: Running, ReportFailure: Stopped, ConfirmStopped: Stopped,
+		RequestStop: Stopping, RequestEnd: Ending, LoseInstance: Ending, AbandonHost: Ended,
+	},
+	Interrupted: {
+		RequestStart: Starting, RequestStop: Stopped, RequestEnd: Ending, AbandonHost: Ended,
+	},
+	Ending: {
+		ConfirmAbsent: Ended, LoseInstance: Ended, AbandonHost: Ended,
+	},
+	Ended:  {},
+	Failed: {},
+}
+
+// States lists all states in the order of a lease's life.
+func States() []State {
+	return []State{Accepted, Provisioning, Running, Stopping, Stopped, Starting, Interrupted, Unreachable, Ending, Ended, Failed}
+}
+
+// Next returns the state that event leads to from s, and whether the machine
+// has such a transition.
+func (s State) Next(e Event) (State, bool) {
+	to, ok := transitions[s][e]
+	return to, ok
+}
+
+// Over reports whether a lease in s will never run again.
+func (s State) Over() bool { return s == Ended || s == Failed }
+
+// HoldsCompute reports whether a lease in s has GPUs of its host to itself. A
+// failed lease keeps them until the host is proven clean; see Lease.Cleaned.
+func (s State) HoldsCompute() bool {
+	switch s {
+	case Accepted, Provisioning, Running, Stopping, Starting, Unreachable, Ending:
+		return true
+	}
+	return false
+}
+
+// TransitionTable returns the state machine as a Markdown table.
+func TransitionTable() string {
+	events := []Event{Dispatch, ConfirmRunning, ConfirmStopped, ConfirmAbsent, ReportFailure, RequestStop,
+		RequestStart, RequestRestart, RequestEnd, LoseHost, LoseInstance, Outbid, AbandonHost}
+	out := "| state | event → next state |\n|---|---|\n"
+	for _, s := range States() {
+		line := ""
+		for _, e := range events {
+			if to, ok := s.Next(e); ok {
+				line += fmt.Sprintf("%s → **%s**; ", e, to)
+			}
+		}
+		if line == "" {
+			line = "final  "
+		}
+		out += fmt.Sprintf("| **%s** | %s |\n", s, line[:len(line)-2])
+	}
+	return out
+}

@@ -1,0 +1,161 @@
+package lease
+
+import (
+	"regexp"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"suanli.dev/internal/fault"
+)
+
+// Limits of what a renter may ask for. They bound memory and the host's work,
+// not what is sensible.
+const (
+	maxDiskGiB     = 64 << 10
+	maxRunFor      = 366 * 24 * time.Hour
+	maxScriptBytes = 64 << 10
+	maxEnvironment = 256
+	maxEnvBytes    = 128 << 10
+	maxPorts       = 32
+	maxLabels      = 32
+	maxNameRunes   = 63
+	minIdle        = time.Minute
+)
+
+var (
+	envName   = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+	labelKey  = regexp.MustCompile(`^[a-z0-9]([a-z0-9._/-]{0,61}[a-z0-9])?$`)
+	leaseName = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
+	imageRef  = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:/@-]*$`)
+)
+
+// reserved are the variables by which GPUs are given to a container: a renter
+// who sets them could ask for another renter's devices.
+var reserved = []string{"NVIDIA_", "CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "SUANLI_"}
+
+func invalid(location, code, format string, args ...any) error {
+	return fault.New(fault.Invalid, code, format, args...).At(location)
+}
+
+func checkImage(image string) error {
+	ref := strings.TrimPrefix(image, "cloud://")
+	if len(ref) > 512 || !imageRef.MatchString(ref) {
+		return invalid("body.image", "invalid_image", "image %q is not an image reference: write it like \"pytorch/pytorch:2.8.0\" or \"cloud://digits:1\"", image)
+	}
+	return nil
+}
+
+func (c *Create) validate(now time.Time) error {
+	if c.Name != "" && !leaseName.MatchString(c.Name) {
+		return invalid("body.name", "invalid_name", "name %q: use 1 to %d of a-z, 0-9 and -, beginning and ending with a letter or digit", c.Name, maxNameRunes)
+	}
+	if len(c.Labels) > maxLabels {
+		return invalid("body.labels", "too_many_labels", "%d labels were given; at most %d are kept", len(c.Labels), maxLabels)
+	}
+	for k, v := range c.Labels {
+		if !labelKey.MatchString(k) {
+			return invalid("body.labels", "invalid_label", "label %q: a key is 1 to 63 of a-z, 0-9, '.', '_', '/' and '-'", k)
+		}
+		if utf8.RuneCountInString(v) > 256 || !utf8.ValidString(v) {
+			return invalid("body.labels."+k, "invalid_label", "the value of label %q is longer than 256 characters or is not UTF-8", k)
+		}
+	}
+	if len(c.StartScript) > maxScriptBytes || strings.ContainsRune(c.StartScript, 0) {
+		return invalid("body.start_script", "invalid_start_script", "the start script has %d bytes; at most %d without NUL are kept: put a longer one into the image or download it", len(c.StartScript), maxScriptBytes)
+	}
+	if err := checkEnvironment(c.Environment); err != nil {
+		return err
+	}
+	if err := checkPorts(c.Ports); err != nil {
+		return err
+	}
+	for _, list := range [][]string{c.Command, c.Entrypoint} {
+		for _, a := range list {
+			if len(a) > maxScriptBytes || strings.ContainsRune(a, 0) {
+				return invalid("body.command", "invalid_command", "an argument of the command is longer than %d bytes or contains NUL", maxScriptBytes)
+			}
+		}
+	}
+	if err := checkDeadline(c.Deadline, now); err != nil {
+		return err
+	}
+	if err := c.Idle.validate(); err != nil {
+		return err
+	}
+	if c.SpendingCap < 0 {
+		return invalid("body.spending_cap", "invalid_spending_cap", "a spending cap of %s is negative; leave it out for none", c.SpendingCap)
+	}
+	return nil
+}
+
+func checkEnvironment(env map[string]string) error {
+	if len(env) > maxEnvironment {
+		return invalid("body.environment", "too_many_variables", "%d variables were given; at most %d are kept", len(env), maxEnvironment)
+	}
+	total := 0
+	for k, v := range env {
+		if !envName.MatchString(k) {
+			return invalid("body.environment", "invalid_variable", "variable name %q: use letters, digits and _, not beginning with a digit", k)
+		}
+		for _, r := range reserved {
+			if strings.HasPrefix(strings.ToUpper(k), r) {
+				return invalid("body.environment."+k, "reserved_variable", "variable %s is set by the cloud, which decides what GPUs a lease sees; remove it", k)
+			}
+		}
+		if strings.ContainsRune(v, 0) {
+			return invalid("body.environment."+k, "invalid_variable", "the value of %s contains NUL", k)
+		}
+		total += len(k) + len(v) + 2
+	}
+	if total > maxEnvBytes {
+		return invalid("body.environment", "environment_too_large", "the environment has %d bytes; at most %d are kept", total, maxEnvBytes)
+	}
+	return nil
+}
+
+func checkPorts(ports []int) error {
+	if len(ports) > maxPorts {
+		return invalid("body.ports", "too_many_ports", "%d ports were given; at most %d are kept", len(ports), maxPorts)
+	}
+	seen := map[int]bool{}
+	for _, p := range ports {
+		if p < 1 || p > 65535 {
+			return invalid("body.ports", "invalid_port", "port %d: want 1 to 65535", p)
+		}
+		if p == 2222 {
+			return invalid("body.ports", "reserved_port", "port 2222 is the instance's own SSH server; choose another")
+		}
+		if seen[p] {
+			return invalid("body.ports", "duplicate_port", "port %d is given twice", p)
+		}
+		seen[p] = true
+	}
+	return nil
+}
+
+func checkDeadline(t, now time.Time) error {
+	if t.IsZero() {
+		return nil
+	}
+	if !t.After(now) {
+		return invalid("body.stop_at", "deadline_past", "stop_at %s is not in the future (it is %s now)", t.UTC().Format(time.RFC3339), now.UTC().Format(time.RFC3339))
+	}
+	if t.Sub(now) > maxRunFor {
+		return invalid("body.stop_at", "deadline_far", "stop_at %s is more than 366 days away", t.UTC().Format(time.RFC3339))
+	}
+	return nil
+}
+
+func (i IdleStop) validate() error {
+	if i.After == 0 {
+		return nil
+	}
+	if i.After < minIdle || i.After > maxRunFor {
+		return invalid("body.idle_stop.after_seconds", "invalid_idle_stop", "idle stop after %d seconds: want 60 to %d", int64(i.After/time.Second), int64(maxRunFor/time.Second))
+	}
+	if i.GPUPercent < 0 || i.GPUPercent > 100 || i.CPUPercent < 0 || i.CPUPercent > 100 {
+		return invalid("body.idle_stop", "invalid_idle_stop", "idle thresholds are %d %% of GPU and %d %% of CPU; want 0 to 100", i.GPUPercent, i.CPUPercent)
+	}
+	return nil
+}

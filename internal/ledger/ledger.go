@@ -1,0 +1,382 @@
+package ledger
+
+import (
+	"context"
+	"embed"
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+	"strings"
+	"time"
+
+	"suanli.dev/internal/fault"
+	"suanli.dev/internal/ident"
+	"suanli.dev/internal/money"
+	"suanli.dev/internal/store"
+)
+
+//go:embed migrations
+var migrations embed.FS
+
+// Paths of the accounts that every cloud has.
+const (
+	Deposits   = "platform/deposits"   // where prepaid money comes from; negative by all that was paid in
+	Commission = "platform/commission" // the platform's part of charges
+)
+
+// Wallet is what a renter has paid in and not spent. It is guarded.
+func Wallet(accountID string) string { return "account/" + accountID + "/wallet" }
+
+// Hold is what is set aside from a renter's wallet for running leases. It is guarded.
+func Hold(accountID string) string { return "account/" + accountID + "/hold" }
+
+// Receivable is what a renter owes beyond the wallet: negative or zero.
+func Receivable(accountID string) string { return "account/" + accountID + "/receivable" }
+
+// Payable is what a provider has earned and not been paid.
+func Payable(providerID string) string { return "provider/" + providerID + "/payable" }
+
+// Guarded reports whether the account at path may never be negative.
+func Guarded(path string) bool {
+	return strings.HasPrefix(path, "account/") && (strings.HasSuffix(path, "/wallet") || strings.HasSuffix(path, "/hold"))
+}
+
+// Transfer moves Amount from Debit to Credit.
+type Transfer struct {
+	ID          string         // given by Post if empty
+	Key         string         // idempotency key, unique for ever; see Key
+	Debit       string         // path of the account whose balance falls
+	Credit      string         // path of the account whose balance grows
+	Amount      money.Amount   // more than 0
+	Currency    money.Currency // of both accounts
+	Code        string         // what kind of transfer it is, such as "charge"
+	Reference   string         // what it is about, such as a lease's identifier
+	EffectiveAt time.Time      // when it counts; zero: now
+	PostedAt    time.Time      // set by Post
+}
+
+// same reports whether t and o ask for one and the same transfer. The times are
+// left out: a replay comes later and means the same.
+func (t Transfer) same(o Transfer) bool {
+	return t.Debit == o.Debit && t.Credit == o.Credit && t.Amount == o.Amount &&
+		t.Currency == o.Currency && t.Code == o.Code && t.Reference == o.Reference
+}
+
+// Key makes an idempotency key that starts with a time, so that keys made one
+// after the other are neighbours in the index.
+func Key(at time.Time, parts ...string) string {
+	return fmt.Sprintf("%014x:%s", at.UnixMicro(), strings.Join(parts, ":"))
+}
+
+// Ledger posts transfers. It keeps nothing in memory.
+type Ledger struct {
+	db    *store.DB
+	clock func() time.Time
+}
+
+// New returns the ledger in db.
+func New(db *store.DB, clock func() time.Time) (*Ledger, error) {
+	if db == nil || clock == nil {
+		return nil, errors.New("ledger: want a database and a clock")
+	}
+	return &Ledger{db: db, clock: clock}, nil
+}
+
+// Migrate brings the ledger's tables up to date.
+func (l *Ledger) Migrate(ctx context.Context) error {
+	// Triggers are the one thing here that each engine writes its own way.
+	engine := "sqlite"
+	if l.db.Postgres() {
+		engine = "postgres"
+	}
+	for _, m := range []struct{ name, dir string }{{"ledger", "migrations/tables"}, {"ledger_rules", "migrations/" + engine}} {
+		sub, err := fs.Sub(migrations, m.dir)
+		if err != nil {
+			return fmt.Errorf("ledger: %w", err)
+		}
+		if err := l.db.Migrate(ctx, m.name, sub); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// counters is an account's row.
+type counters struct {
+	debits, credits money.Amount
+	guarded         bool
+}
+
+type account struct {
+	path     string
+	currency money.Currency
+}
+
+// Post posts batch in tx: all of it, or an error and none of it, if the caller
+// then gives up the transaction. A transfer whose key is posted already is left
+// out if it is the same transfer, and a Conflict fault "idempotency_conflict" if
+// not. Guarded accounts are judged by where the whole batch leaves them: under
+// zero is a Payment fault "insufficient_balance".
+func (l *Ledger) Post(ctx context.Context, tx *store.Tx, batch ...Transfer) error {
+	batch, err := distinct(batch)
+	if err != nil || len(batch) == 0 {
+		return err
+	}
+	accounts, err := l.lock(ctx, tx, batch)
+	if err != nil {
+		return fmt.Errorf("post: %w", err)
+	}
+	// Only now, with the accounts locked, can no other replica be posting the same keys.
+	batch, err = l.unposted(ctx, tx, batch)
+	if err != nil || len(batch) == 0 {
+		return err
+	}
+	touched := map[account]bool{}
+	for _, t := range batch {
+		d, c := account{t.Debit, t.Currency}, account{t.Credit, t.Currency}
+		if accounts[d].debits, err = accounts[d].debits.Add(t.Amount); err != nil {
+			return fmt.Errorf("post to %s: %w", t.Debit, err)
+		}
+		if accounts[c].credits, err = accounts[c].credits.Add(t.Amount); err != nil {
+			return fmt.Errorf("post to %s: %w", t.Credit, err)
+		}
+		touched[d], touched[c] = true, true
+	}
+	for a := range touched {
+		n := accounts[a]
+		if n.guarded && n.credits < n.debits {
+			return fault.New(fault.Payment, "insufficient_balance",
+				"this needs %s %s more than %s has; add money to the account", (n.debits - n.credits).Display(), a.currency, a.path)
+		}
+	}
+	for a := range touched {
+		n := accounts[a]
+		if _, err := tx.Exec(ctx, `UPDATE ledger_accounts SET debits = ?, credits = ?, version = version + 1 WHERE path = ? AND currency = ?`,
+			int64(n.debits), int64(n.credits), a.path, string(a.currency)); err != nil {
+			return fmt.Errorf("post to %s: %w", a.path, err)
+		}
+	}
+	return l.insert(ctx, tx, batch)
+}
+
+// distinct checks each transfer and drops repeats within the batch.
+func distinct(batch []Transfer) ([]Transfer, error) {
+	seen := make(map[string]Transfer, len(batch))
+	out := make([]Transfer, 0, len(batch))
+	for _, t := range batch {
+		switch {
+		case t.Key == "" || len(t.Key) > 250:
+			return nil, fmt.Errorf("post: key %q: want 1 to 250 characters", t.Key)
+		case t.Amount <= 0:
+			return nil, fmt.Errorf("post %s: amount %s: want more than 0", t.Key, t.Amount)
+		case t.Debit == "" || t.Credit == "" || t.Debit == t.Credit:
+			return nil, fmt.Errorf("post %s: from %q to %q: want two accounts", t.Key, t.Debit, t.Credit)
+		case !t.Currency.Valid():
+			return nil, fmt.Errorf("post %s: currency %q: want USD or CNY", t.Key, t.Currency)
+		case t.Code == "":
+			return nil, fmt.Errorf("post %s: want a code", t.Key)
+		}
+		if first, ok := seen[t.Key]; ok {
+			if !t.same(first) {
+				return nil, conflict(t)
+			}
+			continue
+		}
+		seen[t.Key] = t
+		out = append(out, t)
+	}
+	return out, nil
+}
+
+func conflict(t Transfer) error {
+	return fault.New(fault.Conflict, "idempotency_conflict",
+		"the key %q was used for another transfer; use a new key for a new transfer", t.Key)
+}
+
+// lock makes sure that the batch's accounts exist and locks them, in the order of
+// their paths, so that two batches cannot wait for each other.
+func (l *Ledger) lock(ctx context.Context, tx *store.Tx, batch []Transfer) (map[account]*counters, error) {
+	set := map[account]*counters{}
+	for _, t := range batch {
+		set[account{t.Debit, t.Currency}], set[account{t.Credit, t.Currency}] = nil, nil
+	}
+	order := make([]account, 0, len(set))
+	for a := range set {
+		order = append(order, a)
+	}
+	slices.SortFunc(order, func(a, b account) int {
+		if c := strings.Compare(a.path, b.path); c != 0 {
+			return c
+		}
+		return strings.Compare(string(a.currency), string(b.currency))
+	})
+	for _, a := range order {
+		n, err := l.row(ctx, tx, a)
+		if errors.Is(err, store.ErrNoRows) {
+			guarded := 0
+			if Guarded(a.path) {
+				guarded = 1
+			}
+			if _, err := tx.Exec(ctx, `INSERT INTO ledger_accounts (path, currency, debits, credits, guarded, version) VALUES (?, ?, 0, 0, ?, 0) ON CONFLICT DO NOTHING`,
+				a.path, string(a.currency), guarded); err != nil {
+				return nil, fmt.Errorf("open %s: %w", a.path, err)
+			}
+			n, err = l.row(ctx, tx, a)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("lock %s: %w", a.path, err)
+		}
+		set[a] = n
+	}
+	return set, nil
+}
+
+func (l *Ledger) row(ctx context.Context, tx *store.Tx, a account) (*counters, error) {
+	var n counters
+	var guarded int64
+	err := tx.QueryRow(ctx, `SELECT debits, credits, guarded FROM ledger_accounts WHERE path = ? AND currency = ?`+tx.ForUpdate(),
+		a.path, string(a.currency)).Scan(&n.debits, &n.credits, &guarded)
+	n.guarded = guarded != 0
+	return &n, err
+}
+
+// unposted returns the transfers of batch whose keys are new.
+func (l *Ledger) unposted(ctx context.Context, tx *store.Tx, batch []Transfer) ([]Transfer, error) {
+	const chunk = 500 // SQLite takes 32,766 parameters, and a statement is parsed each time
+	known := map[string]Transfer{}
+	for part := range slices.Chunk(batch, chunk) {
+		args := make([]any, len(part))
+		for i, t := range part {
+			args[i] = t.Key
+		}
+		rows, err := tx.Query(ctx, selectTransfer+` WHERE idempotency IN (?`+strings.Repeat(", ?", len(part)-1)+`)`, args...)
+		if err != nil {
+			return nil, fmt.Errorf("post: look up keys: %w", err)
+		}
+		found, err := scan(rows)
+		if err != nil {
+			return nil, fmt.Errorf("post: look up keys: %w", err)
+		}
+		for _, t := range found {
+			known[t.Key] = t
+		}
+	}
+	out := batch[:0]
+	for _, t := range batch {
+		first, ok := known[t.Key]
+		switch {
+		case !ok:
+			out = append(out, t)
+		case !t.same(first):
+			return nil, conflict(t)
+		}
+	}
+	return out, nil
+}
+
+func (l *Ledger) insert(ctx context.Context, tx *store.Tx, batch []Transfer) error {
+	const row = "(?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+	now := store.Micros(l.clock())
+	for part := range slices.Chunk(batch, 200) {
+		args := make([]any, 0, 10*len(part))
+		for _, t := range part {
+			if t.ID == "" {
+				t.ID = ident.New(ident.Transfer)
+			}
+			effective := store.Micros(t.EffectiveAt)
+			if effective == 0 {
+				effective = now
+			}
+			args = append(args, t.ID, t.Key, t.Debit, t.Credit, int64(t.Amount), string(t.Currency), t.Code, t.Reference, effective, now)
+		}
+		_, err := tx.Exec(ctx, `INSERT INTO ledger_transfers (id, idempotency, debit, credit, amount, currency, code, reference, effective_at, posted_at) VALUES `+
+			row+strings.Repeat(", "+row, len(part)-1), args...)
+		if store.IsUnique(err) {
+			// Another replica used a key between other accounts at this moment.
+			return conflict(part[0])
+		}
+		if err != nil {
+			return fmt.Errorf("post: %w", err)
+		}
+	}
+	return nil
+}
+
+// Balance returns credits minus debits of an account: 0 if nothing was ever
+// posted to it. In a transaction that will post to the account, another replica
+// can change it until Post has locked it.
+func (l *Ledger) Balance(ctx context.Context, tx *store.Tx, path string, currency money.Currency) (money.Amount, error) {
+	var debits, credits money.Amount
+	err := tx.QueryRow(ctx, `SELECT debits, credits FROM ledger_accounts WHERE path = ? AND currency = ?`, path, string(currency)).Scan(&debits, &credits)
+	if err != nil && !errors.Is(err, store.ErrNoRows) {
+		return 0, fmt.Errorf("balance of %s: %w", path, err)
+	}
+	return credits - debits, nil
+}
+
+const selectTransfer = `SELECT id, idempotency, debit, credit, amount, currency, code, reference, effective_at, posted_at FROM ledger_transfers`
+
+type rows interface {
+	Next() bool
+	Scan(...any) error
+	Err() error
+	Close() error
+}
+
+func scan(r rows) ([]Transfer, error) {
+	defer r.Close()
+	var out []Transfer
+	for r.Next() {
+		var t Transfer
+		var effective, posted int64
+		if err := r.Scan(&t.ID, &t.Key, &t.Debit, &t.Credit, &t.Amount, &t.Currency, &t.Code, &t.Reference, &effective, &posted); err != nil {
+			return nil, err
+		}
+		t.EffectiveAt, t.PostedAt = store.Time(effective), store.Time(posted)
+		out = append(out, t)
+	}
+	return out, r.Err()
+}
+
+// Find returns the transfer that was posted with a key, or store.ErrNoRows.
+func (l *Ledger) Find(ctx context.Context, tx *store.Tx, key string) (Transfer, error) {
+	r, err := tx.Query(ctx, selectTransfer+` WHERE idempotency = ?`, key)
+	if err != nil {
+		return Transfer{}, fmt.Errorf("find transfer: %w", err)
+	}
+	found, err := scan(r)
+	if err != nil {
+		return Transfer{}, fmt.Errorf("find transfer: %w", err)
+	}
+	if len(found) == 0 {
+		return Transfer{}, store.ErrNoRows
+	}
+	return found[0], nil
+}
+
+// Transfers lists up to limit transfers of the accounts at paths, newest first,
+// older than the transfer with the identifier before; empty: from the newest.
+func (l *Ledger) Transfers(ctx context.Context, tx *store.Tx, before string, limit int, paths ...string) ([]Transfer, error) {
+	if len(paths) == 0 {
+		return nil, nil
+	}
+	if before == "" {
+		before = "~" // sorts after every identifier
+	}
+	in := "(?" + strings.Repeat(", ?", len(paths)-1) + ")"
+	args := make([]any, 0, 2*len(paths)+2)
+	for _, p := range paths {
+		args = append(args, p)
+	}
+	args = append(args, args...)
+	r, err := tx.Query(ctx, selectTransfer+` WHERE (debit IN `+in+` OR credit IN `+in+`) AND id < ? ORDER BY id DESC LIMIT ?`, append(args, before, limit)...)
+	if err != nil {
+		return nil, fmt.Errorf("list transfers: %w", err)
+	}
+	out, err := scan(r)
+	if err != nil {
+		return nil, fmt.Errorf("list transfers: %w", err)
+	}
+	return out, nil
+}

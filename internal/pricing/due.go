@@ -1,0 +1,213 @@
+package pricing
+
+import (
+	"fmt"
+	"math/bits"
+	"slices"
+	"time"
+
+	"suanli.dev/internal/money"
+)
+
+// Interval is a stretch of time, half open: Start is in it, End is not. One that
+// does not end after it starts is empty.
+type Interval struct {
+	Start time.Time `json:"start"`
+	End   time.Time `json:"end"`
+}
+
+// Usage is all that a lease has used so far. The order of intervals, repeats,
+// overlaps and cuts do not matter: a moment is used or it is not.
+type Usage struct {
+	Compute     []Interval // each connected stretch is one session, with one start
+	Storage     []Interval // the quote's DiskGiB were allocated
+	EgressBytes int64
+}
+
+// Item is a part of an amount due that can be shown as a line of a bill: a
+// compute session, a month of storage, or all egress. Items of a meter add up to
+// the meter's amount exactly.
+type Item struct {
+	Meter    Meter
+	Interval Interval // empty for egress
+	// Used is what was measured and Charged what it counts as: seconds for
+	// compute (Charged has the minimum and the granularity in it), GiB-seconds
+	// for storage, bytes for egress.
+	Used, Charged int64
+	// Per is how many of Charged the rate is for.
+	Per    int64
+	Rate   money.Rate
+	Amount money.Amount
+}
+
+// Due returns the whole amount due per meter for all usage so far. It never
+// depends on when it was asked before; callers post the difference.
+func Due(q Quote, u Usage) (map[Meter]money.Amount, error) {
+	items, err := Itemise(q, u)
+	if err != nil {
+		return nil, err
+	}
+	due := map[Meter]money.Amount{Compute: 0, Storage: 0, Egress: 0}
+	for _, it := range items {
+		if due[it.Meter], err = due[it.Meter].Add(it.Amount); err != nil {
+			return nil, fmt.Errorf("due for %s: %w", it.Meter, err)
+		}
+	}
+	return due, nil
+}
+
+// Itemise is Due in lines.
+func Itemise(q Quote, u Usage) ([]Item, error) {
+	if q.Version != 1 {
+		return nil, fmt.Errorf("quote has version %d: this build rates version 1", q.Version)
+	}
+	items, err := computeItems(q, union(u.Compute))
+	if err != nil {
+		return nil, fmt.Errorf("due for compute: %w", err)
+	}
+	storage, err := storageItems(q, union(u.Storage))
+	if err != nil {
+		return nil, fmt.Errorf("due for storage: %w", err)
+	}
+	items = append(items, storage...)
+	if u.EgressBytes != 0 {
+		amount, err := q.Tariff.Egress.Times(u.EgressBytes, bytesPerGB)
+		if err != nil {
+			return nil, fmt.Errorf("due for egress: %w", err)
+		}
+		items = append(items, Item{Meter: Egress, Used: u.EgressBytes, Charged: u.EgressBytes, Per: bytesPerGB, Rate: q.Tariff.Egress, Amount: amount})
+	}
+	return items, nil
+}
+
+// computeItems rates sessions. The sum of all charged seconds is rounded once;
+// a session's own amount is the difference that it makes to the rounded sum.
+func computeItems(q Quote, sessions []Interval) ([]Item, error) {
+	items := make([]Item, 0, len(sessions))
+	var seconds int64
+	var before money.Amount
+	for _, s := range sessions {
+		charged, err := chargedSeconds(q.Tariff, s)
+		if err != nil {
+			return nil, err
+		}
+		seconds += charged
+		sum, err := q.Tariff.Compute.Times(seconds, secondsPerHour)
+		if err != nil {
+			return nil, err
+		}
+		items = append(items, Item{
+			Meter: Compute, Interval: s, Used: int64(s.End.Sub(s.Start) / time.Second), Charged: charged,
+			Per: secondsPerHour, Rate: q.Tariff.Compute, Amount: sum - before,
+		})
+		before = sum
+	}
+	return items, nil
+}
+
+// chargedSeconds applies the rules of EC2 and its like: whole seconds, a minimum
+// at each start; of coarser clouds: every started minute or hour since the start.
+func chargedSeconds(t Tariff, s Interval) (int64, error) {
+	unit := t.Granularity.Seconds()
+	if unit == 0 {
+		return 0, fmt.Errorf("granularity %q: want second, minute or hour", t.Granularity)
+	}
+	used := int64(s.End.Sub(s.Start) / time.Second)
+	if unit > 1 {
+		used = max(used, 1) // a started unit counts, however short
+	}
+	return roundUp(max(used, t.MinimumSeconds), unit), nil
+}
+
+// storageItems rates months: the seconds kept in a month over the seconds that
+// the month has in the account's zone, rounded once a month.
+func storageItems(q Quote, kept []Interval) ([]Item, error) {
+	if q.DiskGiB < 0 || q.DiskGiB > maxDiskGiB {
+		return nil, fmt.Errorf("disk of %d GiB: want 0 to %d", q.DiskGiB, maxDiskGiB)
+	}
+	if q.DiskGiB == 0 || len(kept) == 0 {
+		return nil, nil
+	}
+	zone, err := location(q.TimeZone)
+	if err != nil {
+		return nil, err
+	}
+	var items []Item
+	var in month
+	var micros int64
+	var shown Interval
+	flush := func() error {
+		if micros == 0 {
+			return nil
+		}
+		quantity := q.DiskGiB * (micros / int64(time.Second/time.Microsecond))
+		amount, err := q.Tariff.Storage.Times(quantity, in.seconds())
+		items = append(items, Item{
+			Meter: Storage, Interval: shown, Used: quantity, Charged: quantity,
+			Per: in.seconds(), Rate: q.Tariff.Storage, Amount: amount,
+		})
+		micros = 0
+		return err
+	}
+	for _, k := range kept {
+		for at := k.Start; at.Before(k.End); {
+			if micros == 0 || !at.Before(in.end) {
+				if err := flush(); err != nil {
+					return nil, err
+				}
+				in = monthOf(at, zone)
+				shown = Interval{Start: at}
+			}
+			end := k.End
+			if in.end.Before(end) {
+				end = in.end
+			}
+			micros += end.Sub(at).Microseconds()
+			shown.End = end
+			at = end
+		}
+	}
+	return items, flush()
+}
+
+// union returns the moments that are in any of the intervals, as sorted stretches
+// that neither overlap nor touch, to the microsecond that the store keeps.
+func union(in []Interval) []Interval {
+	all := make([]Interval, 0, len(in))
+	for _, i := range in {
+		i = Interval{i.Start.UTC().Truncate(time.Microsecond), i.End.UTC().Truncate(time.Microsecond)}
+		if i.Start.Before(i.End) {
+			all = append(all, i)
+		}
+	}
+	slices.SortFunc(all, func(a, b Interval) int { return a.Start.Compare(b.Start) })
+	out := all[:0]
+	for _, i := range all {
+		if n := len(out); n > 0 && !i.Start.After(out[n-1].End) {
+			if out[n-1].End.Before(i.End) {
+				out[n-1].End = i.End
+			}
+			continue
+		}
+		out = append(out, i)
+	}
+	return out
+}
+
+// Split divides a charge between the provider and the platform, to the last
+// micro: each gets its part rounded down, and the micro that may be left goes to
+// the larger remainder, or to the platform if they are equal. Neither side's part
+// ever falls when the charge grows, so both can be posted as differences.
+func Split(charge money.Amount, commissionBasisPoints int64) (provider, commission money.Amount, err error) {
+	if charge < 0 {
+		return 0, 0, fmt.Errorf("split of %s: want at least 0", charge)
+	}
+	if commission, err = charge.Share(commissionBasisPoints); err != nil {
+		return 0, 0, err
+	}
+	_, lo := bits.Mul64(uint64(charge), uint64(commissionBasisPoints))
+	if rest := lo - uint64(commission)*10_000; 2*rest >= 10_000 {
+		commission++
+	}
+	return charge - commission, commission, nil
+}
