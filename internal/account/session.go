@@ -3,7 +3,6 @@ package account
 import (
 	"context"
 	"crypto/sha256"
-	"encoding/base32"
 	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
@@ -327,7 +326,7 @@ func (s *Service) EnrolTOTP(ctx context.Context, p Principal, password string) (
 	if err != nil {
 		return "", "", fmt.Errorf("enrol second factor: %w", err)
 	}
-	secret = base32.StdEncoding.WithPadding(base32.NoPadding).EncodeToString(raw)
+	secret = totpEncoding.EncodeToString(raw)
 	return secret, "otpauth://totp/suanli:" + url.PathEscape(u.Email) + "?issuer=suanli&secret=" + secret, nil
 }
 

@@ -4,10 +4,13 @@ import (
 	"crypto/hmac"
 	"crypto/sha1" // what RFC 6238 and every authenticator app mean by default
 	"crypto/subtle"
+	"encoding/base32"
 	"encoding/binary"
 	"fmt"
 	"time"
 )
+
+var totpEncoding = base32.StdEncoding.WithPadding(base32.NoPadding)
 
 const (
 	totpPeriod = 30 // seconds
@@ -23,6 +26,17 @@ func totpCode(secret []byte, step int64) string {
 	sum := mac.Sum(nil)
 	at := sum[len(sum)-1] & 15
 	return fmt.Sprintf("%06d", (binary.BigEndian.Uint32(sum[at:at+4])&0x7fffffff)%1_000_000)
+}
+
+// TOTP returns the six-digit code of a secret in base 32, as EnrolTOTP gave it,
+// at a time; "" if the secret is not base 32. It is what an authenticator app
+// computes.
+func TOTP(secret string, at time.Time) string {
+	raw, err := totpEncoding.DecodeString(secret)
+	if err != nil {
+		return ""
+	}
+	return totpCode(raw, at.Unix()/totpPeriod)
 }
 
 // totpMatch returns the step whose code is code, near now and after last, so

@@ -162,7 +162,9 @@ func (c *claim) take(ctx context.Context) (*answer, error) {
 		var hash string
 		var status int64
 		if err := tx.QueryRow(ctx, `SELECT request_hash, status, response FROM idempotency WHERE scope = ? AND operation = ? AND key = ?`,
-			c.scope, c.operation, c.key).Scan(&hash, &status, &sealed); err != nil {
+			c.scope, c.operation, c.key).Scan(&hash, &status, &sealed); errors.Is(err, store.ErrNoRows) {
+			hash = c.hash // it was given back between the two statements: as good as in progress
+		} else if err != nil {
 			return err
 		}
 		if hash != c.hash {

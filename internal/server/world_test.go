@@ -55,6 +55,7 @@ type world struct {
 	log      *lockedBuffer
 
 	count atomic.Int64
+	extra []func(*API) // registrations of operations that only a test has
 
 	operator person // of an account of its own
 	ada      person // owner of the first tenant
@@ -79,8 +80,14 @@ const testPassword = "correct horse battery"
 // services, and what they need, to the server's configuration.
 func newWorld(t *testing.T, change ...func(*world, *Config)) *world {
 	t.Helper()
+	return newWorldOn(t, "sqlite:"+filepath.Join(t.TempDir(), "suanli.db"), change...)
+}
+
+// newWorldOn is newWorld on an empty database.
+func newWorldOn(t *testing.T, address string, change ...func(*world, *Config)) *world {
+	t.Helper()
 	ctx := t.Context()
-	db, err := store.Open(ctx, "sqlite:"+filepath.Join(t.TempDir(), "suanli.db"))
+	db, err := store.Open(ctx, address)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -104,6 +111,9 @@ func newWorld(t *testing.T, change ...func(*world, *Config)) *world {
 		c(w, &cfg)
 	}
 	w.server = New(cfg)
+	for _, register := range w.extra {
+		register(w.server.API)
+	}
 	if err := w.server.Migrate(ctx); err != nil {
 		t.Fatal(err)
 	}
