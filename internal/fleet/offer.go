@@ -169,6 +169,13 @@ func (s *Service) entry(h *host) *entry {
 			free[g.Model]++
 		}
 	}
+	// A GPU that was lost while a lease has it still has its share of the host.
+	units := 0
+	for _, g := range r.GPUs {
+		if g.Present || g.LeaseID != "" {
+			units++
+		}
+	}
 	for _, rep := range inv.GPUs {
 		facts, known := s.cfg.Catalog.Lookup(rep.Name, rep.VRAMMiB)
 		n := free[facts.Name]
@@ -179,7 +186,7 @@ func (s *Service) entry(h *host) *entry {
 		g := group{
 			model: facts.Name, vramMiB: rep.VRAMMiB, capability: rep.ComputeCapability, driver: rep.Driver, maxCUDA: rep.MaxCUDA,
 			nvlink: len(rep.NVLinks) > 0, pcieGen: rep.PCIeGen, pcieWidth: rep.PCIeWidth,
-			units: len(inv.GPUs), cpuMillis: c.CPUMillis, memoryMiB: c.MemoryMiB, rate: t.gpu(facts.Name), facts: facts,
+			units: units, cpuMillis: c.CPUMillis, memoryMiB: c.MemoryMiB, rate: t.gpu(facts.Name), facts: facts,
 		}
 		if !known {
 			g.facts = catalog.Model{Vendor: string(rep.Vendor)}
