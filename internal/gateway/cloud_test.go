@@ -186,7 +186,6 @@ func eventually(t *testing.T, what string, ok func() bool) {
 	}
 }
 
-
 func openAuthority(t *testing.T, dir string) *gateway.Authority {
 	t.Helper()
 	a, err := gateway.OpenAuthority(dir, time.Now)
