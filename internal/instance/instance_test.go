@@ -29,8 +29,16 @@ import (
 
 // The test binary is also the binary that is mounted into containers.
 func TestMain(m *testing.M) {
-	if len(os.Args) > 1 && os.Args[1] == "instance" {
-		os.Exit(Main(os.Args[2:]))
+	if len(os.Args) > 1 {
+		switch os.Args[1] {
+		case "instance":
+			os.Exit(Main(os.Args[2:]))
+		case "container":
+			os.Exit(beContainer(os.Args[2]))
+		case "words":
+			fmt.Printf("%q\n", os.Args[2:])
+			os.Exit(3)
+		}
 	}
 	os.Exit(m.Run())
 }
