@@ -375,7 +375,6 @@ func (s *session) exit(status syscall.WaitStatus) {
 	s.mu.Lock()
 	s.pid = 0
 	s.mu.Unlock()
-	_ = s.channel.CloseWrite()
 	if status.Signaled() {
 		name := "TERM"
 		for n, sig := range signals {
@@ -392,5 +391,7 @@ func (s *session) exit(status syscall.WaitStatus) {
 	} else {
 		_, _ = s.channel.SendRequest("exit-status", false, ssh.Marshal(struct{ Code uint32 }{uint32(status.ExitStatus())}))
 	}
+	// After the status: OpenSSH closes a channel when it sees the end of data.
+	_ = s.channel.CloseWrite()
 	s.channel.Close()
 }

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
+	"os"
 	"runtime/debug"
 	"sync"
 	"time"
@@ -26,6 +28,32 @@ type server struct {
 	in      *instance
 	config  *ssh.ServerConfig
 	allowed map[string]bool // by marshalled public key
+}
+
+// ServeSSH serves SSH on ln, which it closes, as an instance with these settings
+// does, until ctx ends. Without a container around it, whoever enters is on this
+// machine: it is for benchmarks and tests. An error means that it did not start.
+func ServeSSH(ctx context.Context, ln net.Listener, settings protocol.InstanceSettings, runDir string, log *slog.Logger) error {
+	who, err := lookUp(settings.User)
+	if err != nil {
+		ln.Close()
+		return err
+	}
+	s, err := newServer(&instance{
+		settings: settings,
+		account:  who,
+		env:      environment(os.Environ(), settings, who),
+		runDir:   runDir,
+		children: newProcesses(false, nil),
+		status:   newStatus(runDir, log),
+		log:      log,
+	})
+	if err != nil {
+		ln.Close()
+		return err
+	}
+	s.serve(ctx, ln)
+	return nil
 }
 
 func newServer(in *instance) (*server, error) {
