@@ -368,6 +368,10 @@ func rewriteRequest(pr *httputil.ProxyRequest, p place, t Target) {
 		q.Del(tokenParameter)
 		out.URL.RawQuery = q.Encode()
 	}
+	// Browsers heed the redirect's policy and send none; other clients do not.
+	if strings.Contains(out.Header.Get("Referer"), tokenParameter+"=") {
+		out.Header.Del("Referer")
+	}
 	keepForeignCookies(out)
 }
 
