@@ -372,8 +372,9 @@ func (p *sshProxy) channel(ch ssh.NewChannel, to ssh.Conn) {
 		return
 	}
 	var both sync.WaitGroup
-	both.Go(func() { moveChannel(far, near, nearRequests) })
-	both.Go(func() { moveChannel(near, far, farRequests) })
+	var in, out sync.Mutex
+	both.Go(func() { moveChannel(far, near, nearRequests, &in, &out) })
+	both.Go(func() { moveChannel(near, far, farRequests, &out, &in) })
 	both.Wait()
 }
 
@@ -382,7 +383,12 @@ func (p *sshProxy) channel(ch ssh.NewChannel, to ssh.Conn) {
 // has its own lane here; what was sent in order must not overtake: a close would
 // lose the last output, and an end of data makes OpenSSH close the channel, which
 // would lose the exit status that came before it.
-func moveChannel(to, from ssh.Channel, requests <-chan *ssh.Request) {
+//
+// ours is held while a request is on its way and its answer on the way back. The
+// other direction closes its end only between two of them (theirs), or a program
+// that ends at once would take away the channel on which the client still waits
+// to hear that it started. Nobody holds both.
+func moveChannel(to, from ssh.Channel, requests <-chan *ssh.Request, ours, theirs *sync.Mutex) {
 	moved := make(chan struct{})
 	go func() { // ends with either channel
 		defer close(moved)
@@ -392,6 +398,8 @@ func moveChannel(to, from ssh.Channel, requests <-chan *ssh.Request) {
 		data.Wait()
 	}()
 	pass := func(r *ssh.Request) {
+		ours.Lock()
+		defer ours.Unlock()
 		ok, err := to.SendRequest(r.Type, r.WantReply, r.Payload)
 		if r.WantReply {
 			_ = r.Reply(ok && err == nil, nil)
@@ -405,6 +413,8 @@ func moveChannel(to, from ssh.Channel, requests <-chan *ssh.Request) {
 				// The sender has closed the channel: its data has all arrived here,
 				// but not all of it may have been passed on.
 				<-moved
+				theirs.Lock()
+				defer theirs.Unlock()
 				_ = to.CloseWrite()
 				to.Close()
 				return

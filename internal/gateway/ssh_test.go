@@ -433,3 +433,30 @@ func TestGarbageAndSilenceDoNotHoldTheGateway(t *testing.T) {
 		return err == nil && string(out) == "in\n"
 	})
 }
+
+func TestQuickCommandIsAnsweredBeforeItsChannelCloses(t *testing.T) {
+	t.Parallel()
+	_, _, r := newSite(t)
+	pem, err := os.ReadFile(filepath.Join(r.dir, "id"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	key, err := ssh.ParsePrivateKey(pem)
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, err := ssh.Dial("tcp", r.address(), &ssh.ClientConfig{User: "mine", Auth: []ssh.AuthMethod{ssh.PublicKeys(key)}, HostKeyCallback: ssh.InsecureIgnoreHostKey()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	for i := range 300 {
+		s, err := client.NewSession()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if out, err := s.Output("echo x"); err != nil || string(out) != "x\n" {
+			t.Fatalf("command %d: %q, %v", i, out, err)
+		}
+	}
+}

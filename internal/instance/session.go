@@ -40,6 +40,7 @@ type session struct {
 	agent    func()
 	pipes    []*os.File    // our ends
 	done     chan struct{} // closed when the channel is
+	answered chan struct{} // closed when the request that started the program has its answer
 }
 
 // session serves a session channel until the program has ended and the channel
@@ -49,12 +50,16 @@ func (c *connection) session(ch ssh.NewChannel) {
 	if err != nil {
 		return
 	}
-	s := &session{c: c, channel: channel, env: c.in.env, done: make(chan struct{})}
+	s := &session{c: c, channel: channel, env: c.in.env, done: make(chan struct{}), answered: make(chan struct{})}
 	defer s.close()
 	for r := range requests {
+		before := s.started
 		ok := s.request(r)
 		if r.WantReply {
 			_ = r.Reply(ok, nil)
+		}
+		if !before && s.started {
+			close(s.answered)
 		}
 	}
 }
@@ -375,6 +380,12 @@ func (s *session) exit(status syscall.WaitStatus) {
 	s.mu.Lock()
 	s.pid = 0
 	s.mu.Unlock()
+	// A quick program ends before the client has been told that it started.
+	select {
+	case <-s.answered:
+	case <-s.done:
+		return
+	}
 	if status.Signaled() {
 		name := "TERM"
 		for n, sig := range signals {
