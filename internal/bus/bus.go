@@ -134,10 +134,21 @@ func (b *Bus) ServeConn(ctx context.Context, conn net.Conn) error {
 		to.Close()
 		from.Close()
 	}
-	both.Go(func() { move(conn, inner) })
+	both.Go(func() { move(impatient{conn}, inner) })
 	both.Go(func() { move(inner, conn) })
 	both.Wait()
 	return ctx.Err()
+}
+
+// impatient gives up a party that takes nothing for too long. The server does so
+// as well, but what we hold for that party would keep us from noticing.
+type impatient struct{ net.Conn }
+
+func (i impatient) Write(b []byte) (int, error) {
+	if err := i.SetWriteDeadline(time.Now().Add(writeDeadline)); err != nil {
+		return 0, err
+	}
+	return i.Conn.Write(b)
 }
 
 // The wrappers keep io.CopyBuffer to its small buffer.
