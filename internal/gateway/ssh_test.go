@@ -124,7 +124,7 @@ func newSite(t *testing.T) (*cloud, *directory, *renter) {
 		<-both
 	})
 
-	d := newDirectory()
+	d := c.directory
 	g := gateway.NewSSH(gateway.SSHConfig{Directory: d, Streams: c.tunnels, HostKey: c.authority.SSHHostKey(), GatewayKey: c.authority.GatewayKey()})
 	served.Go(func() {
 		if err := g.Serve(ctx, ln); err != nil {

@@ -432,6 +432,7 @@ func TestHostReachesRegistryAndSpeedAndNothingElse(t *testing.T) {
 	inner := protocol.StreamHeader{Kind: protocol.StreamSSH}
 	for _, h := range []protocol.StreamHeader{
 		{Kind: protocol.StreamRelay, Host: id.HostID, Inner: &inner},
+		{Kind: protocol.StreamLookUp},
 		{Kind: protocol.StreamPort, Port: 80},
 		{Kind: "unheard of"},
 	} {

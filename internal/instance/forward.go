@@ -213,11 +213,7 @@ func (c *connection) openToClient(kind string, extra []byte, conn net.Conn) {
 // listenAgent makes the socket behind which the client's own SSH agent answers.
 // The returned function removes it.
 func (c *connection) listenAgent() (path string, remove func(), err error) {
-	base := c.in.runDir
-	if !c.in.account.root() {
-		base = "" // the run folder may be root's alone
-	}
-	dir, err := os.MkdirTemp(base, "agent-")
+	dir, err := os.MkdirTemp(c.in.runDir, "agent-")
 	if err != nil {
 		return "", nil, err
 	}

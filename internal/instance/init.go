@@ -39,6 +39,11 @@ func runInit(settingsPath, runDir string) int {
 		log.Error("the instance cannot start", "error", err)
 		return exitSettings
 	}
+	// The image's user goes through this folder to the start script and to the
+	// sockets of forwarded agents, each of which is that user's alone.
+	if err := os.Chmod(runDir, 0o755); err != nil {
+		log.Warn("the run folder may be closed to the image's user", "error", err)
+	}
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	in := &instance{

@@ -333,6 +333,7 @@ func TestExitCodeOfTheInstance(t *testing.T) {
 		{name: "is 126 for another architecture", command: []string{foreign}, code: 126, prints: "architecture"},
 		{name: "is 127 for a script in an image without a shell", scratch: true, script: "echo no", code: 127, prints: "no /bin/sh"},
 		{name: "is 125 for an unknown user", user: "nobody-here", command: []string{"true"}, code: 125, prints: "no such user"},
+		{name: "is the script's as another user", user: "65534", script: "id -u; exit 4", code: 4, prints: "65534"},
 		{name: "is the command's as another user", user: "65534:100", command: []string{"sh", "-c", "id -u; id -g"}, code: 0, prints: "65534\n100"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
