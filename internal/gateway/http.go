@@ -20,9 +20,9 @@ import (
 )
 
 const (
-	// tokenParameter gives a browser its access, once; tokenHeader gives it to
+	// TokenParameter gives a browser its access, once; tokenHeader gives it to
 	// programs, with each request; tokenCookie is where a browser keeps it.
-	tokenParameter = "suanli_token"
+	TokenParameter = "suanli_token"
 	tokenHeader    = "X-Suanli-Token"
 	tokenCookie    = "suanli_access"
 	// ownCookies is the prefix of the cloud's cookies. None of them ever reaches
@@ -194,7 +194,7 @@ func (g *HTTP) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Redirect(w, r, u.RequestURI(), http.StatusPermanentRedirect)
 		return
 	}
-	if token := r.URL.Query().Get(tokenParameter); token != "" && (r.Method == http.MethodGet || r.Method == http.MethodHead) && r.Header.Get("Upgrade") == "" {
+	if token := r.URL.Query().Get(TokenParameter); token != "" && (r.Method == http.MethodGet || r.Method == http.MethodHead) && r.Header.Get("Upgrade") == "" {
 		g.keepToken(w, r, p, token)
 		return
 	}
@@ -224,7 +224,7 @@ func (g *HTTP) keepToken(w http.ResponseWriter, r *http.Request, p place, token 
 
 func withoutToken(u *url.URL) string {
 	q := u.Query()
-	q.Del(tokenParameter)
+	q.Del(TokenParameter)
 	// Path only, and one slash: "//elsewhere" would lead to another host.
 	clean := url.URL{Path: "/" + strings.TrimLeft(u.Path, "/"), RawQuery: q.Encode()}
 	if u.RawPath != "" {
@@ -237,7 +237,7 @@ func withoutToken(u *url.URL) string {
 func (g *HTTP) allowed(r *http.Request, p place) (Target, error) {
 	token := r.Header.Get(tokenHeader)
 	if token == "" {
-		token = r.URL.Query().Get(tokenParameter)
+		token = r.URL.Query().Get(TokenParameter)
 	}
 	if token == "" && !crossOrigin(r) {
 		if c, err := r.Cookie(tokenCookie); err == nil {
@@ -364,12 +364,12 @@ func rewriteRequest(pr *httputil.ProxyRequest, p place, t Target) {
 	}
 	// The gateway's own business is not the instance's.
 	out.Header.Del(tokenHeader)
-	if q := out.URL.Query(); q.Has(tokenParameter) {
-		q.Del(tokenParameter)
+	if q := out.URL.Query(); q.Has(TokenParameter) {
+		q.Del(TokenParameter)
 		out.URL.RawQuery = q.Encode()
 	}
 	// Browsers heed the redirect's policy and send none; other clients do not.
-	if strings.Contains(out.Header.Get("Referer"), tokenParameter+"=") {
+	if strings.Contains(out.Header.Get("Referer"), TokenParameter+"=") {
 		out.Header.Del("Referer")
 	}
 	keepForeignCookies(out)

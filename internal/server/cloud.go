@@ -103,7 +103,7 @@ func OpenCloud(ctx context.Context, cfg *config.Config, version string, log *slo
 	if _, err := c.bus.Handle(protocol.AnyReportSubject, "control", c.takeReport); err != nil {
 		return nil, err
 	}
-	c.openEdges(version)
+	c.openEdges()
 	return c, c.bootstrap(ctx)
 }
 
