@@ -335,3 +335,9 @@ func masterKey(path string) ([]byte, error) {
 	}
 	return key, nil
 }
+
+// FirstOperator is the operator that was made with the cloud, for the machine's
+// own agent to join by.
+func (c *Cloud) FirstOperator(ctx context.Context) (account.Principal, error) {
+	return c.Accounts.FirstOperator(ctx)
+}
