@@ -185,6 +185,17 @@ func TestALeaseNeedsItsHold(t *testing.T) {
 	})
 }
 
+func TestALeaseIsPaidInTheAccountsCurrency(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, w *world) {
+		dollars := w.terms("ls-1", func(t *pricing.Tariff, _ *pricing.Request) { t.Currency = money.USD })
+		begin := func(ctx context.Context, tx *store.Tx) error { return w.BeginLease(ctx, tx, dollars) }
+		wantCode(t, w.db.Update(w.ctx, begin), "currency_mismatch") // before the first deposit, and after
+		w.deposit("ac-renter", "100")
+		wantCode(t, w.db.Update(w.ctx, begin), "currency_mismatch")
+	})
+}
+
 func TestWhatIsUsedAndNotBilledYetIsNotAvailable(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, w *world) {
@@ -358,6 +369,7 @@ func TestUnpaidDisksAreKeptForTheGraceAndThenEnded(t *testing.T) {
 		if len(w.orders) != 1 {
 			t.Errorf("orders %v after a deposit", w.orders)
 		}
+		w.do(func(ctx context.Context, tx *store.Tx) error { return w.CheckFunds(ctx, tx, "ls-1") })
 		w.end("ls-1", w.clock())
 		w.wantBalance(ledger.Receivable("ac-renter"), "0.000000") // debt is paid first
 		b := w.bill("ls-1")
