@@ -33,7 +33,7 @@ type leasePath struct {
 }
 
 type leaseList struct {
-	paging
+	Paging
 	State  string `query:"state" maxLength:"20" doc:"Only leases in this state"`
 	Live   bool   `query:"live" doc:"Only leases that are not over"`
 	HostID string `query:"host_id" maxLength:"64" doc:"Only leases on this host"`

@@ -10,6 +10,8 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"suanli.dev/internal/account"
+	"suanli.dev/internal/catalog"
+	"suanli.dev/internal/fleet"
 )
 
 // Document returns the OpenAPI document of a server with every subject,
@@ -31,7 +33,7 @@ func Document(version string) ([]byte, error) {
 // everything has each service, none of them usable: describing the endpoints
 // calls none.
 func everything() Services {
-	return Services{Accounts: &account.Service{}}
+	return Services{Accounts: &account.Service{}, Catalog: &catalog.Catalog{}, Fleet: &fleet.Service{}}
 }
 
 func (s *Server) humaConfig() huma.Config {

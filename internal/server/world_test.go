@@ -13,6 +13,7 @@ import (
 	"net/http/httptest"
 
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -76,6 +77,10 @@ func (p person) principal() account.Principal {
 
 const testPassword = "correct horse battery"
 
+// parts add a subject's service to every world. A subject adds its own from its
+// test file's init.
+var parts []func(*world, *Config)
+
 // newWorld returns a cloud that runs until the test ends. change may add
 // services, and what they need, to the server's configuration.
 func newWorld(t *testing.T, change ...func(*world, *Config)) *world {
@@ -107,7 +112,7 @@ func newWorldOn(t *testing.T, address string, change ...func(*world, *Config)) *
 		Log:    slog.New(slog.NewJSONHandler(w.log, nil)),
 		Limits: &Limits{}, // none, unless a test is about them
 	}
-	for _, c := range change {
+	for _, c := range append(slices.Clone(parts), change...) {
 		c(w, &cfg)
 	}
 	w.server = New(cfg)
