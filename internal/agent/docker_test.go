@@ -490,3 +490,28 @@ func TestDockerDirectPortThatIsTakenIsToldAndLeavesNothing(t *testing.T) {
 }
 
 const goArch = goruntime.GOARCH
+
+func TestDockerEngineThatIsKilledComesBackWithTheDiskKept(t *testing.T) {
+	restart := os.Getenv("SUANLI_TEST_ENGINE_RESTART")
+	if restart == "" {
+		t.Skip("SUANLI_TEST_ENGINE_RESTART does not name a command that kills the engine (-9) and starts it again")
+	}
+	w := dockerWorld(t, nil)
+	image := busybox(t)
+	id := ident.New(ident.Lease)
+	w.run(id, 1, shell(image, "echo kept > /root.txt; echo ready; sleep 600"))
+	w.until("it has written", func() bool { return strings.Contains(w.logs(id), "ready") })
+	done := make(chan error, 1)
+	go func() { done <- exec.Command(restart).Run() }()
+	w.until("the host is not ready", func() bool { w.c.mu.Lock(); defer w.c.mu.Unlock(); return !w.c.last.Ready })
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	s := w.reach(id, 1, protocol.PhaseStopped)
+	if s.Stopped == nil || s.Started == nil || s.Stopped.Nanos < s.Started.Nanos {
+		t.Errorf("status: %+v", s)
+	}
+	w.run(id, 2, shell(image, "cat /root.txt; sleep 600"))
+	w.reach(id, 2, protocol.PhaseRunning)
+	w.until("the file is there", func() bool { return strings.Contains(w.logs(id), "kept") })
+}
