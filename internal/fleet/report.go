@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"suanli.dev/internal/protocol"
@@ -195,7 +196,7 @@ func (s *Service) takeInventory(r *record, inv protocol.Inventory, now protocol.
 		r.GPUs[i].Present = false
 	}
 	for _, g := range inv.GPUs {
-		model, _ := s.cfg.Catalog.Lookup(g.Name, g.VRAMMiB)
+		model, _ := s.cfg.Catalog.Lookup(modelName(g), g.VRAMMiB)
 		i := slices.IndexFunc(r.GPUs, func(o gpu) bool { return o.UUID == g.UUID })
 		if i < 0 {
 			r.GPUs = append(r.GPUs, gpu{UUID: g.UUID, Health: protocol.Healthy})
@@ -329,4 +330,14 @@ func (s *Service) tellFaults(ctx context.Context, old, next *record) {
 			s.cfg.OnGPUFault(ctx, GPUFault{HostID: next.ID, UUID: g.UUID, LeaseID: g.LeaseID, Reason: g.Reason})
 		}
 	}
+}
+
+// modelName is what the catalog is asked for. An agent marks the name of a
+// simulated GPU, so that nobody inside an instance takes it for hardware; on the
+// market the model is the one simulated, and Simulated says the rest.
+func modelName(g protocol.GPU) string {
+	if !g.Simulated {
+		return g.Name
+	}
+	return strings.TrimSuffix(strings.TrimPrefix(g.Name, "SIMULATED "), " (no hardware)")
 }

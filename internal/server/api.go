@@ -42,6 +42,8 @@ type Services struct {
 // name that adds nothing if its service is nil.
 func (a *API) subjects() {
 	a.registerAccount()
+	a.registerCatalog()
+	a.registerFleet()
 	a.registerLease()
 	a.registerBilling()
 }

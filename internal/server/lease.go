@@ -179,8 +179,8 @@ func cut(s string) (k, v string, ok bool) {
 }
 
 func (a *API) updateLease(ctx context.Context, p account.Principal, in *struct {
-	leasePath
-	Body api.LeaseUpdate
+	LeaseID string `path:"lease_id" maxLength:"64"`
+	Body    api.LeaseUpdate
 }) (*body[api.Lease], error) {
 	u := lease.Update{Name: in.Body.Name, Labels: in.Body.Labels, Deadline: in.Body.StopAt}
 	if in.Body.IdleStop != nil {
@@ -301,9 +301,9 @@ func (a *API) leaseAccess(ctx context.Context, p account.Principal, in *leasePat
 }
 
 func (a *API) leaseLogs(w http.ResponseWriter, r *http.Request, p account.Principal, in *struct {
-	leasePath
-	Follow bool `query:"follow" doc:"Go on until it ends"`
-	Tail   int  `query:"tail" minimum:"0" maximum:"1000000" doc:"Last lines; 0: all"`
+	LeaseID string `path:"lease_id" maxLength:"64"`
+	Follow  bool   `query:"follow" doc:"Go on until it ends"`
+	Tail    int    `query:"tail" minimum:"0" maximum:"1000000" doc:"Last lines; 0: all"`
 }) error {
 	ctx := r.Context()
 	l, err := a.Leases.Resolve(ctx, p, in.LeaseID)
