@@ -28,6 +28,7 @@ type live struct {
 	statsProblem string
 	stats        map[string]protocol.GPUStats
 	skew         time.Duration
+	closed       bool          // in maintenance, or the listing has ended
 	duplicates   int           // reports refused for another session
 	since        time.Duration // Elapsed when onlineFor and offlineFor were last brought up to date
 	onlineFor    time.Duration // in this process
