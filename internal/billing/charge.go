@@ -33,6 +33,8 @@ type leg struct {
 // posted, for each meter, with the provider's share and the platform's. The
 // caller holds the account's lock and saves it (see rebalance).
 func (s *Service) charge(ctx context.Context, tx *store.Tx, a *accountRow, l *leaseRow, at time.Time) error {
+	// A clock that was set back gives nothing back.
+	at = latest(at, l.settled)
 	due, err := pricing.Due(l.quote, s.usage(l, at))
 	if err != nil {
 		return fmt.Errorf("charge lease %s: %w", l.id, err)
@@ -74,7 +76,9 @@ func (s *Service) charge(ctx context.Context, tx *store.Tx, a *accountRow, l *le
 	}
 	// The sign of life that was relied on must survive a restart, or what is due
 	// would fall under what is posted.
-	l.confirmed = latest(l.confirmed, earliest(s.lastAlive(l.id), at))
+	if seen := s.lastAlive(l.id); !seen.IsZero() {
+		l.confirmed = latest(l.confirmed, earliest(seen, at))
+	}
 	l.settled = latest(l.settled, at)
 	if _, err := tx.Exec(ctx, `UPDATE billing_leases SET posted_compute = ?, posted_storage = ?, posted_egress = ?, confirmed_at = ?, settled_at = ? WHERE lease_id = ?`,
 		int64(l.posted[pricing.Compute]), int64(l.posted[pricing.Storage]), int64(l.posted[pricing.Egress]),

@@ -2,6 +2,8 @@ package billing
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"time"
 
@@ -32,8 +34,8 @@ func (s *Service) Deposit(ctx context.Context, p account.Principal, accountID st
 	if amount <= 0 {
 		return ledger.Transfer{}, fault.New(fault.Invalid, "amount_invalid", "a deposit of %s: want more than 0", amount.Display()).At("body.amount")
 	}
-	if len(reference) > 200 || len(key) > 128 {
-		return ledger.Transfer{}, fault.New(fault.Invalid, "text_too_long", "want a reference of at most 200 characters and a key of at most 128")
+	if len(reference) > 200 || len(key) > 500 {
+		return ledger.Transfer{}, fault.New(fault.Invalid, "text_too_long", "want a reference of at most 200 characters and a key of at most 500")
 	}
 	currency, err := s.cfg.CurrencyOf(ctx, accountID)
 	if err != nil {
@@ -43,8 +45,10 @@ func (s *Service) Deposit(ctx context.Context, p account.Principal, accountID st
 	if key == "" {
 		key = ident.New(ident.Transfer)
 	}
+	// Hashed, as the ledger's keys are short.
+	sum := sha256.Sum256([]byte(key))
 	t := ledger.Transfer{
-		ID: ident.New(ident.Transfer), Key: "deposit:" + accountID + ":" + key, Debit: ledger.Deposits, Credit: ledger.Wallet(accountID),
+		ID: ident.New(ident.Transfer), Key: "deposit:" + accountID + ":" + hex.EncodeToString(sum[:]), Debit: ledger.Deposits, Credit: ledger.Wallet(accountID),
 		Amount: amount, Currency: currency, Code: CodeDeposit, Reference: reference, EffectiveAt: now,
 	}
 	var posted ledger.Transfer

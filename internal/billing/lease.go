@@ -3,6 +3,7 @@ package billing
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"time"
 
@@ -37,16 +38,21 @@ func (s *Service) BeginLease(ctx context.Context, tx *store.Tx, t Terms) error {
 	if t.SpendingCap < 0 {
 		return fault.New(fault.Invalid, "spending_cap_invalid", "a spending cap of %s: want more than 0, or none", t.SpendingCap.Display())
 	}
-	currency, err := s.cfg.CurrencyOf(ctx, t.AccountID)
+	a, err := scanAccount(tx.QueryRow(ctx, selectAccount+tx.ForUpdate(), t.AccountID))
+	if errors.Is(err, store.ErrNoRows) {
+		// Only the first time, as it may take a second connection of the database.
+		currency, cerr := s.cfg.CurrencyOf(ctx, t.AccountID)
+		if cerr != nil {
+			return fmt.Errorf("begin lease %s: %w", t.LeaseID, cerr)
+		}
+		a, err = s.lockAccount(ctx, tx, t.AccountID, currency)
+	}
 	if err != nil {
 		return fmt.Errorf("begin lease %s: %w", t.LeaseID, err)
 	}
+	currency := a.currency
 	if currency != t.Quote.Currency {
 		return fault.New(fault.Invalid, "currency_mismatch", "the quote is in %s and the account in %s; ask for a quote in %s", t.Quote.Currency, currency, currency)
-	}
-	a, err := s.lockAccount(ctx, tx, t.AccountID, currency)
-	if err != nil {
-		return err
 	}
 	if known, err := s.lease(ctx, tx, t.LeaseID); err == nil {
 		if known.accountID == t.AccountID && known.providerID == t.ProviderID && known.cap == t.SpendingCap {
@@ -156,7 +162,7 @@ func (s *Service) start(ctx context.Context, tx *store.Tx, leaseID string, m pri
 	if !l.ended.IsZero() {
 		return fault.New(fault.Conflict, "lease_ended", "lease %s has ended; nothing of it can start", leaseID)
 	}
-	if _, err := tx.Exec(ctx, `INSERT INTO billing_intervals (lease_id, meter, number, asked_start, start_at, asked_end, end_at, limit_at) VALUES (?, ?, ?, ?, ?, 0, 0, 0)`,
+	if _, err := tx.Exec(ctx, `INSERT INTO billing_intervals (lease_id, meter, number, asked_start, start_at, asked_end, end_at, limit_at, limit_reason) VALUES (?, ?, ?, ?, ?, 0, 0, 0, '')`,
 		leaseID, string(m), number, store.Micros(at), store.Micros(start)); err != nil {
 		return fmt.Errorf("start %s of lease %s: %w", m, leaseID, err)
 	}
@@ -218,7 +224,7 @@ const maxEgressPerSecond = 50_000_000_000 // bytes: 400 Gbit/s
 func (s *Service) RecordEgress(ctx context.Context, tx *store.Tx, leaseID string, totalBytes int64, at time.Time) error {
 	var known, begun, ended int64
 	err := tx.QueryRow(ctx, `SELECT egress_bytes, begun_at, ended_at FROM billing_leases WHERE lease_id = ?`+tx.ForUpdate(), leaseID).Scan(&known, &begun, &ended)
-	if err == store.ErrNoRows {
+	if errors.Is(err, store.ErrNoRows) {
 		return noLease(leaseID)
 	}
 	if err != nil {

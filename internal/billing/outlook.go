@@ -33,10 +33,11 @@ type outlook struct {
 	runs   map[string]bool // leases with an open run
 }
 
-// lookAhead computes an outlook. Money is followed from since on: what was
-// covered up to there is not judged again. A lease named starting is taken to
-// start running now.
-func lookAhead(leases []*leaseRow, settled money.Amount, now, since time.Time, starting string) (outlook, error) {
+// lookAhead computes an outlook of an account whose wallet, hold and debt are
+// settled in sum. Money is followed from the moment good returns for the account,
+// and a spending cap from the one for its lease: what was covered up to there is
+// not judged again. A lease named starting is taken to start running now.
+func lookAhead(accountID string, leases []*leaseRow, settled money.Amount, now time.Time, good func(id string) time.Time, starting string) (outlook, error) {
 	o := outlook{at: now, caps: map[string]time.Time{}, limits: map[string]time.Time{}, runs: map[string]bool{}}
 	startOf := func(l *leaseRow) time.Time {
 		if l.id == starting {
@@ -67,7 +68,7 @@ func lookAhead(leases []*leaseRow, settled money.Amount, now, since time.Time, s
 			return o, err
 		}
 	}
-	from = latest(from, since)
+	from = latest(from, good(accountID))
 	budget, err := settled.Add(posted)
 	if err != nil {
 		return o, err
@@ -99,9 +100,9 @@ func lookAhead(leases []*leaseRow, settled money.Amount, now, since time.Time, s
 		if l.cap == 0 || (!o.runs[l.id] && l.id != starting) {
 			continue
 		}
-		begin := from
+		begin := now
 		if c := l.openInterval(pricing.Compute); c != nil {
-			begin = latest(c.start, l.settled, since)
+			begin = latest(c.start, l.settled, good(l.id))
 		}
 		until, err := lastCovered(func(at time.Time) (money.Amount, error) { return dueBy(l, at, startOf(l)) }, l.cap, begin, now)
 		if err != nil {
@@ -174,7 +175,7 @@ func (s *Service) lookAt(ctx context.Context, tx *store.Tx, accountID string, cu
 	if err != nil {
 		return outlook{}, err
 	}
-	o, err := lookAhead(leases, wallet+hold+debt, now, s.goodAt(accountID), "")
+	o, err := lookAhead(accountID, leases, wallet+hold+debt, now, s.goodAt, "")
 	if err != nil {
 		return outlook{}, fmt.Errorf("outlook of %s: %w", accountID, err)
 	}
@@ -183,16 +184,22 @@ func (s *Service) lookAt(ctx context.Context, tx *store.Tx, accountID string, cu
 	if o.funds >= 0 {
 		s.good[accountID] = now
 	}
+	for _, l := range leases {
+		if until, ok := o.caps[l.id]; !ok || until.After(now) {
+			s.good[l.id] = now
+		}
+	}
 	s.mu.Unlock()
 	return o, nil
 }
 
-// goodAt is the last moment at which an account was seen to have money. A charge
-// that comes in at once, such as much egress, must not reach back behind it.
-func (s *Service) goodAt(accountID string) time.Time {
+// goodAt is the last moment at which an account was seen to have money, or a lease
+// to be under its cap. A charge that comes in at once, such as much egress, must
+// not reach back behind it.
+func (s *Service) goodAt(id string) time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.good[accountID]
+	return s.good[id]
 }
 
 // Runway is how long an account's money lasts.
@@ -254,7 +261,7 @@ func (s *Service) PaidFor(ctx context.Context, leaseID string, now time.Time) (t
 			if err != nil {
 				return err
 			}
-			o, err = lookAhead(leases, wallet+hold+debt, now, now, leaseID)
+			o, err = lookAhead(l.accountID, leases, wallet+hold+debt, now, s.goodAt, leaseID)
 			return err
 		})
 		if err != nil {

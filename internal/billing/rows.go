@@ -68,6 +68,7 @@ type interval struct {
 	number               int64
 	askedStart, start    time.Time
 	askedEnd, end, limit time.Time
+	limitReason          Reason
 }
 
 func (i interval) open() bool { return i.end.IsZero() }
@@ -140,7 +141,7 @@ func (s *Service) loadLeases(ctx context.Context, tx *store.Tx, where string, ar
 	if len(out) == 0 {
 		return nil, nil
 	}
-	marks, err := tx.Query(ctx, `SELECT lease_id, meter, number, asked_start, start_at, asked_end, end_at, limit_at FROM billing_intervals
+	marks, err := tx.Query(ctx, `SELECT lease_id, meter, number, asked_start, start_at, asked_end, end_at, limit_at, limit_reason FROM billing_intervals
 		WHERE lease_id IN (SELECT lease_id FROM billing_leases WHERE `+where+`) ORDER BY lease_id, meter, number`, args...)
 	if err != nil {
 		return nil, fmt.Errorf("load intervals: %w", err)
@@ -150,7 +151,7 @@ func (s *Service) loadLeases(ctx context.Context, tx *store.Tx, where string, ar
 		var id string
 		var i interval
 		var askedStart, start, askedEnd, end, limit int64
-		if err := marks.Scan(&id, &i.meter, &i.number, &askedStart, &start, &askedEnd, &end, &limit); err != nil {
+		if err := marks.Scan(&id, &i.meter, &i.number, &askedStart, &start, &askedEnd, &end, &limit, &i.limitReason); err != nil {
 			return nil, fmt.Errorf("load intervals: %w", err)
 		}
 		i.askedStart, i.start = store.Time(askedStart), store.Time(start)

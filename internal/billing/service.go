@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io/fs"
 	"log/slog"
+	"maps"
 	"sync"
 	"time"
 
@@ -77,7 +78,7 @@ type Service struct {
 	mu       sync.Mutex
 	alive    map[string]time.Time // lease → last sign of life
 	outlooks map[string]outlook   // account → what was last computed
-	good     map[string]time.Time // account → when it was last seen to have money
+	good     map[string]time.Time // account → when it last had money; lease → when it was last under its cap
 	payers   map[string]string    // lease → account
 
 	quotes sync.Map // lease → pricing.Quote; a quote never changes
@@ -140,22 +141,18 @@ func (s *Service) lastAlive(leaseID string) time.Time {
 	return s.alive[leaseID]
 }
 
-// forgetEnded drops what is kept in memory of leases that are not open.
-func (s *Service) forgetEnded(open map[string]bool) {
+// forget drops what is kept in memory of leases and accounts that are not known
+// to be open.
+func (s *Service) forget(known map[string]bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for id := range s.alive {
-		if !open[id] {
-			delete(s.alive, id)
-		}
-	}
-	for id := range s.payers {
-		if !open[id] {
-			delete(s.payers, id)
-		}
-	}
+	gone := func(id string) bool { return !known[id] }
+	maps.DeleteFunc(s.alive, func(id string, _ time.Time) bool { return gone(id) })
+	maps.DeleteFunc(s.good, func(id string, _ time.Time) bool { return gone(id) })
+	maps.DeleteFunc(s.payers, func(id, _ string) bool { return gone(id) })
+	maps.DeleteFunc(s.outlooks, func(id string, _ outlook) bool { return gone(id) })
 	s.quotes.Range(func(id, _ any) bool {
-		if !open[id.(string)] {
+		if gone(id.(string)) {
 			s.quotes.Delete(id)
 		}
 		return true

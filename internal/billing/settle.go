@@ -44,17 +44,17 @@ func (s *Service) Settle(ctx context.Context, now time.Time) error {
 		return err
 	}
 	var failed []error
-	open := map[string]bool{}
+	known := map[string]bool{}
 	for _, id := range accounts {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		if err := s.settleAccount(ctx, id, now, open); err != nil {
+		if err := s.settleAccount(ctx, id, now, known); err != nil {
 			failed = append(failed, fmt.Errorf("settle %s: %w", id, err))
 		}
 	}
 	if len(failed) == 0 {
-		s.forgetEnded(open)
+		s.forget(known)
 	}
 	return errors.Join(failed...)
 }
@@ -82,7 +82,9 @@ func (s *Service) accountsWithLeases(ctx context.Context) ([]string, error) {
 	return out, nil
 }
 
-func (s *Service) settleAccount(ctx context.Context, accountID string, now time.Time, open map[string]bool) error {
+// settleAccount posts what is due for an account's leases and adds the account and
+// the leases to known.
+func (s *Service) settleAccount(ctx context.Context, accountID string, now time.Time, known map[string]bool) error {
 	return s.cfg.DB.Update(ctx, func(ctx context.Context, tx *store.Tx) error {
 		a, err := s.lockAccount(ctx, tx, accountID, "")
 		if err != nil {
@@ -96,11 +98,12 @@ func (s *Service) settleAccount(ctx context.Context, accountID string, now time.
 			return err
 		}
 		for _, l := range leases {
-			open[l.id] = true
+			known[l.id] = true
 			if err := s.charge(ctx, tx, a, l, now); err != nil {
 				return err
 			}
 		}
+		known[accountID] = true
 		s.changed(accountID)
 		return s.rebalance(ctx, tx, a, now)
 	})
@@ -127,17 +130,17 @@ func (s *Service) enforce(ctx context.Context, tx *store.Tx, a *accountRow, leas
 		if c == nil || !c.limit.IsZero() {
 			continue
 		}
-		end := o.caps[l.id]
-		if over {
-			end = earliest(end, o.until)
+		end, reason := o.caps[l.id], ReasonSpendingCap
+		if over && (end.IsZero() || !o.until.After(end)) {
+			end, reason = o.until, ReasonBalance
 		}
 		if end.IsZero() || end.After(now) {
 			continue
 		}
 		// What is posted stays posted.
-		c.limit = latest(end, c.start, earliest(l.settled, now))
-		if _, err := tx.Exec(ctx, `UPDATE billing_intervals SET limit_at = ? WHERE lease_id = ? AND meter = ? AND number = ?`,
-			store.Micros(c.limit), l.id, string(c.meter), c.number); err != nil {
+		c.limit, c.limitReason = latest(end, c.start, l.settled), reason
+		if _, err := tx.Exec(ctx, `UPDATE billing_intervals SET limit_at = ?, limit_reason = ? WHERE lease_id = ? AND meter = ? AND number = ?`,
+			store.Micros(c.limit), string(reason), l.id, string(c.meter), c.number); err != nil {
 			return fmt.Errorf("limit lease %s: %w", l.id, err)
 		}
 	}
@@ -234,11 +237,7 @@ func (s *Service) watchAccount(ctx context.Context, accountID string, now time.T
 			if c == nil || c.limit.IsZero() || c.limit.After(now) {
 				continue
 			}
-			reason := ReasonBalance
-			if a.exhaustedAt.IsZero() && l.cap > 0 {
-				reason = ReasonSpendingCap
-			}
-			orders = append(orders, order{l.id, reason})
+			orders = append(orders, order{l.id, c.limitReason})
 			fresh = true
 		}
 		if !a.exhaustedAt.IsZero() && !now.Before(a.exhaustedAt.Add(s.cfg.Grace)) {
@@ -298,6 +297,9 @@ func (s *Service) warn(a *accountRow, o outlook, now time.Time) []Warning {
 		var reached time.Duration
 		if !until.IsZero() {
 			left := until.Sub(now)
+			if left <= 0 {
+				return // it has happened; that is told by an order, not by a warning
+			}
 			for _, t := range steps {
 				if left <= t && (reached == 0 || t < reached) {
 					reached = t

@@ -45,6 +45,7 @@ func (a *API) subjects() {
 	a.registerCatalog()
 	a.registerFleet()
 	a.registerLease()
+	a.registerBilling()
 }
 
 // Config is what a Server needs. Accounts is the one service without which

@@ -10,6 +10,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"suanli.dev/internal/account"
+	"suanli.dev/internal/billing"
 	"suanli.dev/internal/catalog"
 	"suanli.dev/internal/fleet"
 )
@@ -33,7 +34,7 @@ func Document(version string) ([]byte, error) {
 // everything has each service, none of them usable: describing the endpoints
 // calls none.
 func everything() Services {
-	return Services{Accounts: &account.Service{}, Catalog: &catalog.Catalog{}, Fleet: &fleet.Service{}}
+	return Services{Accounts: &account.Service{}, Catalog: &catalog.Catalog{}, Fleet: &fleet.Service{}, Billing: &billing.Service{}}
 }
 
 func (s *Server) humaConfig() huma.Config {

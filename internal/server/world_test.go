@@ -24,6 +24,7 @@ import (
 
 	"suanli.dev/api"
 	"suanli.dev/internal/account"
+	"suanli.dev/internal/billing"
 	"suanli.dev/internal/store"
 )
 
@@ -51,6 +52,7 @@ type world struct {
 	clock    *clock
 	db       *store.DB
 	accounts *account.Service
+	billing  *billing.Service
 	server   *Server
 	url      string
 	log      *lockedBuffer

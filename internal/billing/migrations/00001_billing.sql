@@ -35,6 +35,7 @@ CREATE TABLE billing_intervals (
     asked_end   BIGINT NOT NULL,
     end_at      BIGINT NOT NULL,  -- 0: open
     limit_at    BIGINT NOT NULL,  -- charged no further than this; 0: no limit
+    limit_reason TEXT  NOT NULL,
     PRIMARY KEY (lease_id, meter, number),
     CHECK (end_at = 0 OR end_at >= start_at)
 );
