@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"suanli.dev/api"
+	"suanli.dev/internal/instance"
 )
 
 // version is set when a release is built.
@@ -40,6 +41,11 @@ func (e exitError) Error() string { return fmt.Sprintf("exit status %d", e.code)
 type usageError struct{ error }
 
 func main() {
+	// Inside containers this binary is the first process; nothing of the client
+	// may run before it.
+	if len(os.Args) > 1 && os.Args[1] == "instance" {
+		os.Exit(instance.Main(os.Args[2:]))
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	chooseLanguage(os.Args[1:], os.Getenv)
@@ -113,8 +119,7 @@ func newRoot() *cobra.Command {
 	add("enter", sshCommand(), execCommand(), logsCommand(), cpCommand(), forwardCommand(), topCommand(), openCommand())
 	add("host", hostCommand(), agentCommand())
 	add("account", loginCommand(), logoutCommand(), accountCommand(), keyCommand(), balanceCommand(), billCommand())
-	add("operate", upCommand(), serverCommand(), gatewayCommand(), configCommand(), doctorCommand(), backupCommand(), restoreCommand(),
+	add("operate", upCommand(), serverCommand(), configCommand(), doctorCommand(), backupCommand(), restoreCommand(),
 		ledgerCommand(), depositCommand(), imageCommand(), openapiCommand(), demoCommand())
-	root.AddCommand(instanceCommand())
 	return root
 }

@@ -604,6 +604,16 @@ func TestSSHKeysOpenTheLeasesOfTheirAccounts(t *testing.T) {
 	})
 }
 
+func TestAnAPIKeyThatMayNotEnterCannotLetItselfInBySSH(t *testing.T) {
+	t.Parallel()
+	c := newCloud(t, "sqlite:"+filepath.Join(t.TempDir(), "db"))
+	_, err := c.AddSSHKey(t.Context(), scoped(c.ada, WriteSelf), "", ecdsaKey(t))
+	wantCode(t, err, "scope_beyond_own")
+	if _, err := c.AddSSHKey(t.Context(), scoped(c.ada, WriteSelf, EnterLeases), "", ecdsaKey(t)); err != nil {
+		t.Fatal(err)
+	}
+}
+
 func TestWeakSSHKeysAreRefused(t *testing.T) {
 	t.Parallel()
 	for _, bits := range []int{1024, 2048} {

@@ -291,3 +291,16 @@ func set[T any](field, to *T) {
 		*field = *to
 	}
 }
+
+// FirstOperator returns the oldest operator that is not disabled, as whom the
+// cloud does what its configuration says.
+func (s *Service) FirstOperator(ctx context.Context) (Principal, error) {
+	p := Principal{Operator: true}
+	err := s.db.View(ctx, func(ctx context.Context, tx *store.Tx) error {
+		return tx.QueryRow(ctx, `SELECT id, account_id, role FROM users WHERE operator = 1 AND disabled = 0 ORDER BY id LIMIT 1`).Scan(&p.UserID, &p.AccountID, &p.Role)
+	})
+	if err != nil {
+		return Principal{}, fmt.Errorf("find an operator: %w", err)
+	}
+	return p, nil
+}

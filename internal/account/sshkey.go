@@ -64,6 +64,10 @@ func parseSSHKey(text string) (key ssh.PublicKey, comment string, err error) {
 
 // AddSSHKey adds a public key of p's own user; name "" takes the key's comment.
 func (s *Service) AddSSHKey(ctx context.Context, p Principal, name, publicKey string) (SSHKey, error) {
+	// Else an API key that may not enter leases could let itself in by SSH.
+	if p.Scopes != nil && !p.May(EnterLeases) {
+		return SSHKey{}, fault.New(fault.Forbidden, "scope_beyond_own", "an SSH key enters leases, which this API key may not (%q); use one that may, or sign in", EnterLeases)
+	}
 	key, comment, err := parseSSHKey(publicKey)
 	if err != nil {
 		return SSHKey{}, err

@@ -134,10 +134,21 @@ func (b *Bus) ServeConn(ctx context.Context, conn net.Conn) error {
 		to.Close()
 		from.Close()
 	}
-	both.Go(func() { move(conn, inner) })
+	both.Go(func() { move(impatient{conn}, inner) })
 	both.Go(func() { move(inner, conn) })
 	both.Wait()
 	return ctx.Err()
+}
+
+// impatient gives up a party that takes nothing for too long. The server does so
+// as well, but what we hold for that party would keep us from noticing.
+type impatient struct{ net.Conn }
+
+func (i impatient) Write(b []byte) (int, error) {
+	if err := i.SetWriteDeadline(time.Now().Add(writeDeadline)); err != nil {
+		return 0, err
+	}
+	return i.Conn.Write(b)
 }
 
 // The wrappers keep io.CopyBuffer to its small buffer.
@@ -199,9 +210,11 @@ func hostPermissions(hostID string) *server.Permissions {
 // serverLog passes the server's own log on. Its notices are of no use to an operator.
 type serverLog struct{ log *slog.Logger }
 
-func (l serverLog) Noticef(format string, v ...any) { l.log.Debug("nats: " + fmt.Sprintf(format, v...)) }
-func (l serverLog) Warnf(format string, v ...any)   { l.log.Warn("nats: " + fmt.Sprintf(format, v...)) }
-func (l serverLog) Errorf(format string, v ...any)  { l.log.Warn("nats: " + fmt.Sprintf(format, v...)) }
-func (l serverLog) Fatalf(format string, v ...any)  { l.log.Error("nats: " + fmt.Sprintf(format, v...)) }
-func (l serverLog) Debugf(format string, v ...any)  {}
-func (l serverLog) Tracef(format string, v ...any)  {}
+func (l serverLog) Noticef(format string, v ...any) {
+	l.log.Debug("nats: " + fmt.Sprintf(format, v...))
+}
+func (l serverLog) Warnf(format string, v ...any)  { l.log.Warn("nats: " + fmt.Sprintf(format, v...)) }
+func (l serverLog) Errorf(format string, v ...any) { l.log.Warn("nats: " + fmt.Sprintf(format, v...)) }
+func (l serverLog) Fatalf(format string, v ...any) { l.log.Error("nats: " + fmt.Sprintf(format, v...)) }
+func (l serverLog) Debugf(format string, v ...any) {}
+func (l serverLog) Tracef(format string, v ...any) {}

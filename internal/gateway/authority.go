@@ -36,7 +36,9 @@ type Authority struct {
 	certificate *x509.Certificate
 	key         ed25519.PrivateKey
 	server      tls.Certificate
+	hostSeed    []byte     // of hostKey
 	hostKey     ssh.Signer // of the SSH gateway, as renters see it
+	gatewaySeed []byte     // of gatewayKey
 	gatewayKey  ssh.Signer // with which the gateway enters instances
 	clock       func() time.Time
 }
@@ -54,10 +56,10 @@ func OpenAuthority(dir string, clock func() time.Time) (*Authority, error) {
 	if err := a.loadCertificate(filepath.Join(dir, "authority.crt")); err != nil {
 		return nil, fmt.Errorf("open the authority: %w", err)
 	}
-	if a.hostKey, err = loadSigner(filepath.Join(dir, "ssh_host.key")); err != nil {
+	if a.hostKey, a.hostSeed, err = loadSigner(filepath.Join(dir, "ssh_host.key")); err != nil {
 		return nil, fmt.Errorf("open the authority: %w", err)
 	}
-	if a.gatewayKey, err = loadSigner(filepath.Join(dir, "ssh_gateway.key")); err != nil {
+	if a.gatewayKey, a.gatewaySeed, err = loadSigner(filepath.Join(dir, "ssh_gateway.key")); err != nil {
 		return nil, fmt.Errorf("open the authority: %w", err)
 	}
 	if a.server, err = a.issueServer(); err != nil {
@@ -132,12 +134,13 @@ func writeDurably(path string, data []byte) error {
 	return dir.Sync()
 }
 
-func loadSigner(path string) (ssh.Signer, error) {
+func loadSigner(path string) (ssh.Signer, []byte, error) {
 	key, err := loadKey(path)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return ssh.NewSignerFromKey(key)
+	signer, err := ssh.NewSignerFromKey(key)
+	return signer, key.Seed(), err
 }
 
 func (a *Authority) loadCertificate(path string) error {

@@ -26,6 +26,7 @@ type cloud struct {
 	bus       *bus.Bus
 	tunnels   *gateway.Tunnels
 	address   string
+	directory *directory
 
 	mu        sync.Mutex
 	keys      map[string]string // host → public nkey
@@ -38,7 +39,7 @@ func newCloud(t *testing.T) *cloud {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &cloud{authority: authority, keys: map[string]string{}, forgotten: map[string]bool{}}
+	c := &cloud{authority: authority, directory: newDirectory(), keys: map[string]string{}, forgotten: map[string]bool{}}
 	log := slog.New(slog.DiscardHandler)
 	if testing.Verbose() {
 		log = slog.New(slog.NewTextHandler(t.Output(), nil))
@@ -55,7 +56,8 @@ func newCloud(t *testing.T) *cloud {
 		Registry: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			_, _ = io.WriteString(w, "registry "+r.URL.Path)
 		}),
-		Agents: mux,
+		Agents:    mux,
+		Directory: c.directory,
 		Admit: func(_ context.Context, hostID string) error {
 			c.mu.Lock()
 			defer c.mu.Unlock()
@@ -185,7 +187,6 @@ func eventually(t *testing.T, what string, ok func() bool) {
 		}
 	}
 }
-
 
 func openAuthority(t *testing.T, dir string) *gateway.Authority {
 	t.Helper()

@@ -51,7 +51,9 @@ type TunnelsConfig struct {
 	// Admit says whether a host with a good certificate may come in; nil: all.
 	// A host that has been forgotten is refused here.
 	Admit func(ctx context.Context, hostID string) error
-	Log   *slog.Logger
+	// Directory answers remote gateways; nil: there are none.
+	Directory Directory
+	Log       *slog.Logger
 }
 
 // Tunnels is the server side of all tunnels of this process.
@@ -356,6 +358,11 @@ func (t *Tunnels) serveStream(ctx context.Context, p peer, s protocol.Stream, re
 	case h.Kind == protocol.StreamRelay && p.gateway && h.Inner != nil:
 		defer s.Close()
 		t.relay(ctx, s, h)
+	case h.Kind == protocol.StreamLookUp && p.gateway && t.cfg.Directory != nil:
+		defer s.Close()
+		if protocol.Accept(s) == nil {
+			t.lookUp(ctx, s)
+		}
 	default:
 		_ = protocol.Refuse(s, &protocol.StreamError{Code: "forbidden", Message: fmt.Sprintf("streams of kind %q are not served to this peer", h.Kind)})
 		s.Close()

@@ -259,3 +259,26 @@ func gone(err error) bool {
 	f, ok := fault.As(err)
 	return ok && f.Code == "lease_state"
 }
+
+// CountKey is what leases are counted by.
+type CountKey struct {
+	State     State
+	Simulated bool
+}
+
+// Counts returns how many leases there are that are not done, and for how long
+// the oldest has waited for its host to take a command.
+func (s *Service) Counts() (map[CountKey]int, time.Duration) {
+	now := s.Clock()
+	counts := map[CountKey]int{}
+	var lag time.Duration
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, t := range s.live {
+		counts[CountKey{t.lease.State, t.lease.Simulated}]++
+		if t.needsCommand() && t.accepted < t.lease.Generation {
+			lag = max(lag, now.Sub(t.lease.ChangedAt))
+		}
+	}
+	return counts, lag
+}

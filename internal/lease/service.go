@@ -258,3 +258,22 @@ func (s *Service) History(ctx context.Context, p account.Principal, id string) (
 	})
 	return list, err
 }
+
+// Lookup returns a lease by its identifier, whosever it is; for the cloud's own
+// parts, which check who asks themselves.
+func (s *Service) Lookup(ctx context.Context, id string) (*Lease, error) {
+	s.mu.Lock()
+	t := s.live[id]
+	s.mu.Unlock()
+	if t != nil {
+		return t.lease, nil
+	}
+	list, err := s.find(ctx, `id=?`, id)
+	if err != nil {
+		return nil, err
+	}
+	if len(list) == 0 {
+		return nil, notFound(id)
+	}
+	return list[0], nil
+}

@@ -6,6 +6,7 @@ const (
 	InstanceDir     = "/.suanli"
 	InstanceBinary  = "/.suanli/suanli"        // the same static binary; argv: suanli instance init
 	InstanceConfig  = "/.suanli/instance.json" // InstanceSettings, read-only, mode 0600 root
+	InstanceGPUs    = "/.suanli/gpus.json"     // []GPU for nvidia-smi, read-only; there on simulated hosts only
 	InstanceRunDir  = "/.suanli/run"           // small tmpfs or bind mount: status.json, sessions
 	InstanceSSHPort = 2222                     // where the instance's own SSH server listens, in its own network
 )

@@ -10,12 +10,13 @@ import (
 // StreamKind says what a tunnel stream is for.
 type StreamKind string
 
-// The kinds of streams. The first three are opened by the agent or a gateway,
+// The kinds of streams. The first four are opened by the agent or a gateway,
 // the others by the control plane or, through it, by a gateway.
 const (
 	StreamBus      StreamKind = "bus"      // raw NATS protocol
 	StreamRegistry StreamKind = "registry" // raw HTTP to the cloud's image registry
 	StreamRelay    StreamKind = "relay"    // from a gateway: open Inner on host Host
+	StreamLookUp   StreamKind = "look_up"  // from a gateway: a question to the directory, and its answer
 	StreamPort     StreamKind = "port"     // raw TCP to a port inside an instance
 	StreamSSH      StreamKind = "ssh"      // raw SSH to the instance's own server
 	StreamLogs     StreamKind = "logs"     // what the container printed

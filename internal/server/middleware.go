@@ -91,8 +91,11 @@ func (s *Server) observe(next http.Handler) http.Handler {
 			s.metrics.requests.WithLabelValues(operation, knownMethod(r.Method), strconv.Itoa(x.status)).Inc()
 			s.metrics.seconds.WithLabelValues(operation).Observe(took.Seconds())
 			level := slog.LevelInfo
-			if x.status >= 500 {
+			switch {
+			case x.status >= 500:
 				level = slog.LevelError
+			case probe(r.URL.Path):
+				level = slog.LevelDebug // they come every few seconds, for ever
 			}
 			// The query is left out: a WebSocket's may hold credentials.
 			s.log.LogAttrs(ctx, level, "request", slog.String("method", r.Method), slog.String("path", r.URL.Path),
@@ -215,8 +218,7 @@ func bearerOf(r *http.Request) (string, error) {
 // limit bounds the rate of requests of each key, or of each address.
 func (s *Server) limit(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		switch r.URL.Path {
-		case "/healthz", "/readyz", "/metrics":
+		if probe(r.URL.Path) {
 			// A probe that is turned away would restart a busy server.
 			next.ServeHTTP(w, r)
 			return
@@ -293,6 +295,11 @@ func network(ip string) string {
 		return ip
 	}
 	return p.String()
+}
+
+// probe reports whether a path is asked by machines that watch this one.
+func probe(path string) bool {
+	return path == "/healthz" || path == "/readyz" || path == "/metrics"
 }
 
 func plainID(s string) bool {

@@ -13,6 +13,7 @@ import (
 	"suanli.dev/internal/billing"
 	"suanli.dev/internal/catalog"
 	"suanli.dev/internal/fleet"
+	"suanli.dev/internal/lease"
 )
 
 // Document returns the OpenAPI document of a server with every subject,
@@ -34,7 +35,10 @@ func Document(version string) ([]byte, error) {
 // everything has each service, none of them usable: describing the endpoints
 // calls none.
 func everything() Services {
-	return Services{Accounts: &account.Service{}, Catalog: &catalog.Catalog{}, Fleet: &fleet.Service{}, Billing: &billing.Service{}}
+	return Services{
+		Accounts: &account.Service{}, Catalog: &catalog.Catalog{}, Fleet: &fleet.Service{}, Billing: &billing.Service{},
+		Leases: &lease.Service{}, Entrance: &Entrance{},
+	}
 }
 
 func (s *Server) humaConfig() huma.Config {

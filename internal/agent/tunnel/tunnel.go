@@ -42,19 +42,46 @@ type Config struct {
 // Tunnel is a live connection to the cloud. It is the agent's bus and its streams.
 type Tunnel struct {
 	session *yamux.Session
-	bus     *bus.Conn
+	bus     *bus.Conn // nil: a gateway's
 	end     sync.Once
 	done    chan struct{}
 }
 
-// Dial connects. The returned tunnel is up on both levels; when Done is closed
-// it is down on both.
+// Dial connects a host. The returned tunnel is up on both levels; when Done is
+// closed it is down on both.
 func Dial(ctx context.Context, cfg Config) (*Tunnel, error) {
+	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
+	defer cancel()
+	t, err := connect(ctx, &cfg)
+	if err != nil {
+		return nil, err
+	}
+	if err := t.joinBus(ctx, cfg); err != nil {
+		t.session.Close()
+		return nil, fmt.Errorf("dial the cloud at %s: %w", cfg.Identity.Address, err)
+	}
+	go t.watch()
+	return t, nil
+}
+
+// DialGateway connects a remote gateway. Its tunnel carries streams only: Request
+// and Handle must not be called.
+func DialGateway(ctx context.Context, cfg Config) (*Tunnel, error) {
+	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
+	defer cancel()
+	t, err := connect(ctx, &cfg)
+	if err != nil {
+		return nil, err
+	}
+	go t.watch()
+	return t, nil
+}
+
+// connect brings the multiplexed connection up.
+func connect(ctx context.Context, cfg *Config) (*Tunnel, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
-	defer cancel()
 	settings, err := cfg.Identity.tls()
 	if err != nil {
 		return nil, fmt.Errorf("dial the cloud: %w", err)
@@ -73,22 +100,20 @@ func Dial(ctx context.Context, cfg Config) (*Tunnel, error) {
 		conn.Close()
 		return nil, fmt.Errorf("dial the cloud at %s: %w", cfg.Identity.Address, err)
 	}
-	t := &Tunnel{session: session, done: make(chan struct{})}
-	if err := t.joinBus(ctx, cfg); err != nil {
-		session.Close()
-		return nil, fmt.Errorf("dial the cloud at %s: %w", cfg.Identity.Address, err)
-	}
-	go t.watch()
-	return t, nil
+	return &Tunnel{session: session, done: make(chan struct{})}, nil
 }
 
 // watch ends when either level does, and takes the other along: the server drops
 // a host that reads the bus too slowly, and a tunnel without it is of no use.
 func (t *Tunnel) watch() {
 	defer close(t.done)
+	var busDone <-chan struct{}
+	if t.bus != nil {
+		busDone = t.bus.Done()
+	}
 	select {
 	case <-t.session.CloseChan():
-	case <-t.bus.Done():
+	case <-busDone:
 	}
 	t.Close()
 }
@@ -149,12 +174,19 @@ func (t *Tunnel) Open(h protocol.StreamHeader) (net.Conn, error) {
 func (t *Tunnel) Done() <-chan struct{} { return t.done }
 
 // Err says why the tunnel ended, if that is known.
-func (t *Tunnel) Err() error { return t.bus.Err() }
+func (t *Tunnel) Err() error {
+	if t.bus == nil {
+		return nil
+	}
+	return t.bus.Err()
+}
 
 // Close takes the tunnel down.
 func (t *Tunnel) Close() error {
 	t.end.Do(func() {
-		t.bus.Close()
+		if t.bus != nil {
+			t.bus.Close()
+		}
 		t.session.Close()
 	})
 	return nil

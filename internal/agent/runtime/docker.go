@@ -1,0 +1,795 @@
+package runtime
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"net"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	cerrdefs "github.com/containerd/errdefs"
+	"github.com/moby/moby/api/pkg/stdcopy"
+	"github.com/moby/moby/api/types/container"
+	"github.com/moby/moby/api/types/mount"
+	"github.com/moby/moby/api/types/network"
+	"github.com/moby/moby/client"
+	"golang.org/x/sys/unix"
+
+	"suanli.dev/internal/protocol"
+)
+
+// DockerConfig says which engine to use and what to put into containers.
+type DockerConfig struct {
+	Host   string // of the engine, "unix:///var/run/docker.sock"; empty: from the environment
+	Dir    string // the agent's state; leases/<id>/ in it holds disks
+	HostID string // marks what is ours on an engine that others use too
+	Binary string // the static binary to mount into containers
+	// Registry opens a connection to the cloud's own image registry.
+	Registry func(ctx context.Context) (net.Conn, error)
+	// Table names the nftables table; agents that share a network namespace differ in it.
+	Table string
+	Log   *slog.Logger
+}
+
+// Docker drives a Docker or Podman engine.
+type Docker struct {
+	cfg DockerConfig
+	api *client.Client
+	fw  *firewall
+
+	mu       sync.Mutex
+	info     Info
+	asked    bool
+	root     string            // the engine's data folder
+	overlay  bool              // layers are where volume.bind expects them
+	addr     map[string]string // lease → address of its instance, while it runs
+	nets     sync.Mutex        // choosing a free subnet and taking it
+	nameserv []netip.Addr
+}
+
+// The labels that make our containers and networks findable after a crash.
+const (
+	labelHost       = "suanli.host"
+	labelLease      = "suanli.lease"
+	labelGeneration = "suanli.generation"
+	labelGPUs       = "suanli.gpus"
+	labelDisk       = "suanli.disk_mib"
+)
+
+// addedCapabilities is what is given back after all are dropped: what package
+// managers, sshd and service accounts need inside, none of which reaches outside.
+// NET_RAW is not among them: with it an instance could forge packets.
+var addedCapabilities = []string{"CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", "SETGID", "SETUID", "SETPCAP", "SETFCAP", "NET_BIND_SERVICE", "SYS_CHROOT", "AUDIT_WRITE"}
+
+// NewDocker returns a driver; it does not need the engine to answer yet.
+func NewDocker(cfg DockerConfig) (*Docker, error) {
+	if os.Geteuid() != 0 {
+		return nil, errors.New("the agent has to run as root: it mounts instances' disks and writes firewall rules; start it with sudo, or use --simulate without an engine")
+	}
+	opts := []client.Opt{client.FromEnv}
+	if cfg.Host != "" {
+		opts = []client.Opt{client.WithHost(cfg.Host)}
+	}
+	api, err := client.New(opts...)
+	if err != nil {
+		return nil, fmt.Errorf("make a client for the container engine %q: %w", cfg.Host, err)
+	}
+	if err := os.MkdirAll(filepath.Join(cfg.Dir, "leases"), 0o700); err != nil {
+		return nil, err
+	}
+	if cfg.Table == "" {
+		cfg.Table = "suanli"
+	}
+	ns := resolvers()
+	d := &Docker{cfg: cfg, api: api, addr: map[string]string{}, nameserv: ns, fw: newFirewall(cfg.Table, pool(), ns)}
+	if t, err := d.savedCounters(); err == nil {
+		for lease := range t {
+			d.fw.open[lease] = false
+		}
+		if err := d.fw.rebuild(t); err != nil {
+			return nil, fmt.Errorf("isolation of instances cannot be set up (does the kernel have nf_tables?): %w", err)
+		}
+	} else if err := d.fw.rebuild(nil); err != nil {
+		return nil, fmt.Errorf("isolation of instances cannot be set up (does the kernel have nf_tables?): %w", err)
+	}
+	return d, nil
+}
+
+// savedCounters reads the counters that an earlier agent left in the kernel, for
+// the leases that have a folder.
+func (d *Docker) savedCounters() (map[string]Traffic, error) {
+	values, err := d.fw.counters()
+	if err != nil {
+		return nil, err
+	}
+	entries, err := os.ReadDir(filepath.Join(d.cfg.Dir, "leases"))
+	if err != nil {
+		return nil, err
+	}
+	t := map[string]Traffic{}
+	for _, e := range entries {
+		b := bridgeName(e.Name())
+		if out, ok := values[outCounter(b)]; ok {
+			t[e.Name()] = Traffic{Out: int64(out), In: int64(values[inCounter(b)])}
+		}
+	}
+	return t, nil
+}
+
+func (d *Docker) volume(lease string) volume {
+	return volume{dir: filepath.Join(d.cfg.Dir, "leases", lease)}
+}
+
+func containerName(lease string) string { return "suanli-" + lease }
+
+// Info implements Driver.
+func (d *Docker) Info(ctx context.Context) (Info, error) {
+	r, err := d.api.Info(ctx, client.InfoOptions{})
+	if err != nil {
+		return Info{}, fmt.Errorf("ask the container engine: %w", err)
+	}
+	version, err := d.api.ServerVersion(ctx, client.ServerVersionOptions{})
+	if err != nil {
+		return Info{}, fmt.Errorf("ask the container engine for its version: %w", err)
+	}
+	name := "docker"
+	for _, c := range version.Components {
+		if strings.Contains(strings.ToLower(c.Name), "podman") {
+			name = "podman"
+		}
+	}
+	info := Info{Name: name + " " + strings.SplitN(r.Info.ServerVersion, "+", 2)[0]}
+	info.Isolation = []string{r.Info.DefaultRuntime}
+	for rt := range r.Info.Runtimes {
+		if rt != r.Info.DefaultRuntime && (rt == "runc" || rt == "runsc" || rt == "crun") {
+			info.Isolation = append(info.Isolation, rt)
+		}
+	}
+	slices.Sort(info.Isolation[1:])
+	overlay := false
+	switch r.Info.Driver {
+	case "overlay2", "overlay":
+		overlay = true
+		info.DiskQuota = "loop"
+		if _, err := exec.LookPath("mkfs.ext4"); err != nil {
+			info.DiskQuota, overlay = "", false
+			info.Problem = "mkfs.ext4 is not installed, so disks cannot be limited; install e2fsprogs"
+		} else if _, err := os.Stat("/dev/loop-control"); err != nil {
+			info.DiskQuota, overlay = "", false
+			info.Problem = "the kernel offers no loop devices, so disks cannot be limited; load the module loop"
+		}
+	default:
+		info.Problem = fmt.Sprintf("the engine keeps containers with the storage driver %q, on which a disk limit cannot be enforced; set \"storage-driver\": \"overlay2\" in the engine's configuration", r.Info.Driver)
+	}
+	free, err := freeMiB(d.cfg.Dir)
+	if err != nil {
+		return Info{}, err
+	}
+	info.DiskMiB = max(0, free-hostReserveMiB) + d.reservedMiB()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.info, d.asked, d.overlay, d.root = info, true, overlay, r.Info.DockerRootDir
+	return info, nil
+}
+
+// reservedMiB is what existing disks take, which free space does not count.
+func (d *Docker) reservedMiB() int64 {
+	images, _ := filepath.Glob(filepath.Join(d.cfg.Dir, "leases", "*", "disk.img"))
+	var sum int64
+	for _, p := range images {
+		if st, err := os.Stat(p); err == nil {
+			sum += st.Size() >> 20
+		}
+	}
+	return sum
+}
+
+func (d *Docker) known(ctx context.Context) (Info, bool, error) {
+	d.mu.Lock()
+	info, asked, overlay := d.info, d.asked, d.overlay
+	d.mu.Unlock()
+	if asked {
+		return info, overlay, nil
+	}
+	if _, err := d.Info(ctx); err != nil {
+		return Info{}, false, err
+	}
+	return d.known(ctx)
+}
+
+// Create implements Driver.
+func (d *Docker) Create(ctx context.Context, c Container) error {
+	info, overlay, err := d.known(ctx)
+	if err != nil {
+		return err
+	}
+	if !overlay {
+		return &Error{Code: "engine", Reason: "this host cannot limit an instance's disk: " + info.Problem}
+	}
+	if c.Isolation != "" && !slices.Contains(info.Isolation, c.Isolation) {
+		return &Error{Code: "engine", Reason: fmt.Sprintf("the isolation %q was asked for and this host offers %s", c.Isolation, strings.Join(info.Isolation, ", "))}
+	}
+	v := d.volume(c.LeaseID)
+	if err := os.MkdirAll(v.dir, 0o700); err != nil {
+		return err
+	}
+	// The network takes tens of milliseconds of the engine's time, the disk of
+	// ours: side by side.
+	netDone := make(chan error, 1)
+	var gateway netip.Addr
+	go func() {
+		g, err := d.makeNetwork(ctx, c.LeaseID, c.OpenPrivate)
+		gateway = g
+		netDone <- err
+	}()
+	err = v.create(c.DiskMiB)
+	if err == nil {
+		err = v.open()
+	}
+	if err == nil {
+		err = d.writeFiles(v, c)
+	}
+	if netErr := <-netDone; err == nil {
+		err = netErr
+	}
+	if err != nil {
+		return err
+	}
+	_ = gateway
+
+	config, hostConfig := d.describe(v, c)
+	r, err := d.api.ContainerCreate(ctx, client.ContainerCreateOptions{
+		Name: containerName(c.LeaseID), Config: config, HostConfig: hostConfig,
+		NetworkingConfig: &network.NetworkingConfig{EndpointsConfig: map[string]*network.EndpointSettings{networkName(c.LeaseID): {}}},
+	})
+	if err != nil {
+		return classify("create the container", err)
+	}
+	in, err := d.api.ContainerInspect(ctx, r.ID, client.ContainerInspectOptions{})
+	if err != nil {
+		return fmt.Errorf("inspect the container: %w", err)
+	}
+	layer, err := layerDir(in.Container)
+	if err != nil {
+		return &Error{Code: "engine", Reason: err.Error()}
+	}
+	return v.bind(layer)
+}
+
+// layerDir is the engine's folder of a container's writable layer.
+func layerDir(c container.InspectResponse) (string, error) {
+	if c.GraphDriver == nil || c.GraphDriver.Data["UpperDir"] == "" {
+		return "", errors.New("the engine does not say where it keeps a container's writable layer, so its disk cannot be limited; turn off the engine's containerd image store")
+	}
+	return filepath.Dir(c.GraphDriver.Data["UpperDir"]), nil
+}
+
+// writeFiles makes the files that are mounted into the container.
+func (d *Docker) writeFiles(v volume, c Container) error {
+	settings, err := json.Marshal(c.Settings)
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(v.dir, "instance.json"), settings, 0o600); err != nil {
+		return err
+	}
+	// The engine would mount files of its own folder, writable and outside the
+	// disk's limit. These are on the disk.
+	var resolv strings.Builder
+	for _, a := range d.nameserv {
+		fmt.Fprintf(&resolv, "nameserver %s\n", a)
+	}
+	host := hostname(c.LeaseID)
+	for name, text := range map[string]string{
+		"hostname":    host + "\n",
+		"hosts":       "127.0.0.1\tlocalhost\n127.0.1.1\t" + host + "\n",
+		"resolv.conf": resolv.String(),
+	} {
+		p := filepath.Join(v.etc(), name)
+		// A renter owned this folder's files: never write through a link of theirs.
+		if err := os.RemoveAll(p); err != nil {
+			return err
+		}
+		if err := os.WriteFile(p, []byte(text), 0o644); err != nil {
+			return &Error{Code: "disk_full", Reason: "the lease's disk is full, so that the instance's own files do not fit; the disk is kept as it is"}
+		}
+	}
+	return nil
+}
+
+func hostname(lease string) string {
+	if len(lease) > 63 {
+		return lease[:63]
+	}
+	return lease
+}
+
+func (d *Docker) describe(v volume, c Container) (*container.Config, *container.HostConfig) {
+	entry := c.Entrypoint
+	if entry == nil {
+		entry = []string{protocol.InstanceBinary, "instance", "init"}
+	}
+	// Images and renters must not widen what they get: without GPUs the NVIDIA
+	// hook is told "void", and what the attachment says always comes last.
+	env := map[string]string{"NVIDIA_VISIBLE_DEVICES": "void"}
+	for k, val := range c.GPUs.Env {
+		env[k] = val
+	}
+	config := &container.Config{
+		Hostname: hostname(c.LeaseID), User: "0:0", Image: c.Image.ID,
+		Entrypoint: entry, Cmd: []string{}, WorkingDir: "/",
+		Labels: map[string]string{
+			labelHost: d.cfg.HostID, labelLease: c.LeaseID, labelGeneration: strconv.FormatInt(c.Generation, 10),
+			labelGPUs: strings.Join(c.GPUUUIDs, ","), labelDisk: strconv.FormatInt(c.DiskMiB, 10),
+		},
+		Healthcheck: &container.HealthConfig{Test: []string{"NONE"}},
+	}
+	for k, val := range env {
+		config.Env = append(config.Env, k+"="+val)
+	}
+	slices.Sort(config.Env)
+	pids := c.PIDs
+	memory := c.MemoryMiB << 20
+	no := false
+	h := &container.HostConfig{
+		LogConfig:     container.LogConfig{Type: "json-file", Config: map[string]string{"max-size": "100m", "max-file": "3"}},
+		NetworkMode:   container.NetworkMode(networkName(c.LeaseID)),
+		RestartPolicy: container.RestartPolicy{Name: container.RestartPolicyDisabled},
+		CapDrop:       []string{"ALL"}, CapAdd: addedCapabilities,
+		SecurityOpt: []string{"no-new-privileges"},
+		ShmSize:     max(c.ShmMiB, 1) << 20,
+		Runtime:     c.Isolation,
+		Init:        &no,
+		GroupAdd:    c.GPUs.Groups,
+		Resources: container.Resources{
+			Memory: memory, MemorySwap: memory, NanoCPUs: c.CPUMillis * 1_000_000, PidsLimit: &pids,
+		},
+		Mounts: []mount.Mount{
+			bind(d.cfg.Binary, protocol.InstanceBinary, true),
+			bind(filepath.Join(v.dir, "instance.json"), protocol.InstanceConfig, true),
+			bind(v.run(), protocol.InstanceRunDir, false),
+			bind(filepath.Join(v.etc(), "hosts"), "/etc/hosts", false),
+			bind(filepath.Join(v.etc(), "hostname"), "/etc/hostname", false),
+			bind(filepath.Join(v.etc(), "resolv.conf"), "/etc/resolv.conf", false),
+		},
+	}
+	for _, m := range c.GPUs.Mounts {
+		h.Mounts = append(h.Mounts, bind(m.Source, m.Target, true))
+	}
+	for _, dev := range c.GPUs.Devices {
+		// Named one by one, not only through the NVIDIA hook: a reload of the
+		// host's service manager rewrites device rules and would take the GPUs away.
+		h.Devices = append(h.Devices, container.DeviceMapping{PathOnHost: dev, PathInContainer: dev, CgroupPermissions: "rw"})
+	}
+	if len(c.GPUs.NVIDIA) > 0 {
+		h.DeviceRequests = []container.DeviceRequest{{Driver: "nvidia", DeviceIDs: c.GPUs.NVIDIA, Capabilities: [][]string{{"gpu", "compute", "utility", "graphics", "video", "display"}}}}
+	}
+	if len(c.DirectPorts) > 0 {
+		config.ExposedPorts = network.PortSet{}
+		h.PortBindings = network.PortMap{}
+		for inside, outside := range c.DirectPorts {
+			if p, ok := network.PortFrom(uint16(inside), network.TCP); ok {
+				config.ExposedPorts[p] = struct{}{}
+				h.PortBindings[p] = []network.PortBinding{{HostIP: netip.IPv4Unspecified(), HostPort: strconv.Itoa(outside)}}
+			}
+		}
+	}
+	return config, h
+}
+
+func bind(source, target string, readOnly bool) mount.Mount {
+	return mount.Mount{Type: mount.TypeBind, Source: source, Target: target, ReadOnly: readOnly, BindOptions: &mount.BindOptions{Propagation: mount.PropagationRPrivate}}
+}
+
+func networkName(lease string) string { return "suanli-" + lease }
+
+// makeNetwork makes the lease's own network, isolated before anything can use it.
+func (d *Docker) makeNetwork(ctx context.Context, lease string, open bool) (netip.Addr, error) {
+	if err := d.fw.add(lease, open); err != nil {
+		return netip.Addr{}, err
+	}
+	d.nets.Lock()
+	defer d.nets.Unlock()
+	list, err := d.api.NetworkList(ctx, client.NetworkListOptions{})
+	if err != nil {
+		return netip.Addr{}, fmt.Errorf("list networks: %w", err)
+	}
+	used := map[netip.Prefix]bool{}
+	for _, n := range list.Items {
+		if n.Name == networkName(lease) && n.Labels[labelHost] == d.cfg.HostID && len(n.IPAM.Config) > 0 {
+			return n.IPAM.Config[0].Gateway, nil
+		}
+		for _, c := range n.IPAM.Config {
+			used[c.Subnet] = true
+		}
+	}
+	for n := 0; ; n++ {
+		prefix, gateway, ok := subnet(d.fw.pool, n)
+		if !ok {
+			return netip.Addr{}, &Error{Code: "engine", Reason: fmt.Sprintf("every network of %s is in use on this host", d.fw.pool)}
+		}
+		taken := false
+		for u := range used {
+			taken = taken || u.Overlaps(prefix)
+		}
+		if taken {
+			continue
+		}
+		_, err := d.api.NetworkCreate(ctx, networkName(lease), client.NetworkCreateOptions{
+			Driver: "bridge",
+			IPAM:   &network.IPAM{Config: []network.IPAMConfig{{Subnet: prefix, Gateway: gateway}}},
+			Options: map[string]string{
+				"com.docker.network.bridge.name":       bridgeName(lease),
+				"com.docker.network.bridge.enable_icc": "false",
+			},
+			Labels: map[string]string{labelHost: d.cfg.HostID, labelLease: lease},
+		})
+		switch {
+		case err == nil:
+			return gateway, nil
+		case strings.Contains(err.Error(), "overlap"):
+			used[prefix] = true // something on the host that the engine does not list
+		default:
+			return netip.Addr{}, classify("make the instance's network", err)
+		}
+	}
+}
+
+// Start implements Driver.
+func (d *Docker) Start(ctx context.Context, lease string) error {
+	name := containerName(lease)
+	before, err := d.api.ContainerInspect(ctx, name, client.ContainerInspectOptions{})
+	if err != nil {
+		return fmt.Errorf("inspect the container: %w", err)
+	}
+	v := d.volume(lease)
+	layer, err := layerDir(before.Container)
+	if err != nil {
+		return &Error{Code: "engine", Reason: err.Error()}
+	}
+	mounts, err := mountTable()
+	if err != nil {
+		return err
+	}
+	if !mounts.at(layer) {
+		if err := v.open(); err != nil {
+			return err
+		}
+		if err := v.bind(layer); err != nil {
+			return err
+		}
+	}
+	if _, err := d.api.ContainerStart(ctx, name, client.ContainerStartOptions{}); err != nil {
+		return classify("start the container", err)
+	}
+	// Proof, at every start, that the writable layer is on the lease's disk and
+	// not on the host's: the overlay reports the size of what is under it.
+	var disk, root unix.Statfs_t
+	err = errors.Join(unix.Statfs(v.mount(), &disk), unix.Statfs(filepath.Join(layer, "merged"), &root))
+	if err != nil || disk.Blocks != root.Blocks {
+		kill := 0
+		_, stopErr := d.api.ContainerStop(context.WithoutCancel(ctx), name, client.ContainerStopOptions{Timeout: &kill})
+		return &Error{Code: "engine", Reason: fmt.Sprintf("the instance was stopped at once, because its root is not on its limited disk; the engine has to share the agent's mount namespace (%v)", errors.Join(err, stopErr))}
+	}
+	after, err := d.api.ContainerInspect(ctx, name, client.ContainerInspectOptions{})
+	if err == nil {
+		d.remember(lease, after.Container)
+	}
+	return nil
+}
+
+func (d *Docker) remember(lease string, c container.InspectResponse) string {
+	address := ""
+	if c.NetworkSettings != nil {
+		for _, e := range c.NetworkSettings.Networks {
+			if e != nil && e.IPAddress.IsValid() {
+				address = e.IPAddress.String()
+			}
+		}
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if address == "" {
+		delete(d.addr, lease)
+	} else {
+		d.addr[lease] = address
+	}
+	return address
+}
+
+// Stop implements Driver.
+func (d *Docker) Stop(ctx context.Context, lease string, grace time.Duration) error {
+	seconds := int(grace / time.Second)
+	d.mu.Lock()
+	delete(d.addr, lease)
+	d.mu.Unlock()
+	_, err := d.api.ContainerStop(ctx, containerName(lease), client.ContainerStopOptions{Timeout: &seconds})
+	if err != nil && !cerrdefs.IsNotFound(err) {
+		return fmt.Errorf("stop the container: %w", err)
+	}
+	return nil
+}
+
+// Remove implements Driver.
+func (d *Docker) Remove(ctx context.Context, lease string) error {
+	v := d.volume(lease)
+	name := containerName(lease)
+	in, err := d.api.ContainerInspect(ctx, name, client.ContainerInspectOptions{})
+	switch {
+	case cerrdefs.IsNotFound(err):
+	case err != nil:
+		return fmt.Errorf("inspect the container: %w", err)
+	default:
+		if in.Container.Config == nil || in.Container.Config.Labels[labelHost] != d.cfg.HostID {
+			return fmt.Errorf("the container %s was not made by this agent; it is left alone", name)
+		}
+		if in.Container.State != nil && in.Container.State.Running {
+			return fmt.Errorf("the container %s still runs", name)
+		}
+		if err := v.unbind(); err != nil {
+			return err
+		}
+		if layer, err := layerDir(in.Container); err == nil {
+			mounts, err := mountTable()
+			if err != nil {
+				return err
+			}
+			if under := mounts.under(layer); mounts.at(layer) || len(under) > 0 {
+				for _, m := range append(under, layer) {
+					if err := unmountAt(m); err != nil {
+						return err
+					}
+				}
+				if mounts, err = mountTable(); err != nil || mounts.at(layer) {
+					return fmt.Errorf("the lease's disk is still bound under its container; removing that now would empty the disk (%v)", err)
+				}
+			}
+		}
+		if _, err := d.api.ContainerRemove(ctx, name, client.ContainerRemoveOptions{RemoveVolumes: true, Force: true}); err != nil && !cerrdefs.IsNotFound(err) {
+			return fmt.Errorf("remove the container: %w", err)
+		}
+	}
+	if err := v.close(); err != nil {
+		return err
+	}
+	if err := os.Remove(filepath.Join(v.dir, "instance.json")); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if _, err := d.api.NetworkRemove(ctx, networkName(lease), client.NetworkRemoveOptions{}); err != nil && !cerrdefs.IsNotFound(err) {
+		return fmt.Errorf("remove the instance's network: %w", err)
+	}
+	return d.fw.remove(lease)
+}
+
+// Erase implements Driver.
+func (d *Docker) Erase(ctx context.Context, lease string) error {
+	if err := d.Remove(ctx, lease); err != nil {
+		return err
+	}
+	return d.volume(lease).erase()
+}
+
+// Inspect implements Driver.
+func (d *Docker) Inspect(ctx context.Context, lease string) (State, error) {
+	r, err := d.api.ContainerInspect(ctx, containerName(lease), client.ContainerInspectOptions{})
+	if cerrdefs.IsNotFound(err) {
+		return State{LeaseID: lease}, nil
+	}
+	if err != nil {
+		return State{}, fmt.Errorf("inspect the container: %w", err)
+	}
+	c := r.Container
+	s := State{LeaseID: lease, Exists: true}
+	if c.Config != nil {
+		fillLabels(&s, c.Config.Labels)
+	}
+	if c.State != nil {
+		s.Running = c.State.Running
+		s.NeverRan = c.State.Status == container.StateCreated
+		s.ExitCode, s.OOMKilled, s.Error = c.State.ExitCode, c.State.OOMKilled, c.State.Error
+		s.StartedAt, _ = time.Parse(time.RFC3339Nano, c.State.StartedAt)
+		s.FinishedAt, _ = time.Parse(time.RFC3339Nano, c.State.FinishedAt)
+	}
+	if s.Running {
+		d.remember(lease, c)
+	}
+	return s, nil
+}
+
+func fillLabels(s *State, labels map[string]string) {
+	s.Generation, _ = strconv.ParseInt(labels[labelGeneration], 10, 64)
+	s.DiskMiB, _ = strconv.ParseInt(labels[labelDisk], 10, 64)
+	if g := labels[labelGPUs]; g != "" {
+		s.GPUs = strings.Split(g, ",")
+	}
+}
+
+// List implements Driver.
+func (d *Docker) List(ctx context.Context) ([]State, error) {
+	r, err := d.api.ContainerList(ctx, client.ContainerListOptions{All: true, Filters: make(client.Filters).Add("label", labelHost+"="+d.cfg.HostID)})
+	if err != nil {
+		return nil, fmt.Errorf("list containers: %w", err)
+	}
+	var states []State
+	for _, c := range r.Items {
+		s := State{LeaseID: c.Labels[labelLease], Exists: true, Running: c.State == container.StateRunning, NeverRan: c.State == container.StateCreated}
+		fillLabels(&s, c.Labels)
+		states = append(states, s)
+	}
+	return states, nil
+}
+
+// Watch implements Driver.
+func (d *Docker) Watch(ctx context.Context, changed func(string)) error {
+	r := d.api.Events(ctx, client.EventsListOptions{Filters: make(client.Filters).Add("type", "container").Add("event", "die", "start", "destroy", "oom").Add("label", labelHost+"="+d.cfg.HostID)})
+	for {
+		select {
+		case m, ok := <-r.Messages:
+			if !ok {
+				return errors.New("the engine stopped sending events")
+			}
+			if lease := m.Actor.Attributes[labelLease]; lease != "" {
+				changed(lease)
+			}
+		case err := <-r.Err:
+			return err
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// Stats implements Driver.
+func (d *Docker) Stats(ctx context.Context, lease string) (Stats, error) {
+	r, err := d.api.ContainerStats(ctx, containerName(lease), client.ContainerStatsOptions{})
+	if err != nil {
+		return Stats{}, fmt.Errorf("read the container's usage: %w", err)
+	}
+	defer r.Body.Close()
+	var s container.StatsResponse
+	if err := json.NewDecoder(r.Body).Decode(&s); err != nil {
+		return Stats{}, fmt.Errorf("read the container's usage: %w", err)
+	}
+	memory := s.MemoryStats.Usage
+	for _, cache := range []string{"total_inactive_file", "inactive_file"} { // cgroup v1, v2
+		if v, ok := s.MemoryStats.Stats[cache]; ok && v < memory {
+			memory -= v
+			break
+		}
+	}
+	return Stats{CPU: time.Duration(s.CPUStats.CPUUsage.TotalUsage), MemoryBytes: int64(memory), DiskBytes: d.volume(lease).usedBytes()}, nil
+}
+
+// Logs implements Driver.
+func (d *Docker) Logs(ctx context.Context, lease string, o protocol.LogOptions, w io.Writer) error {
+	tail := "all"
+	if o.Tail > 0 {
+		tail = strconv.Itoa(o.Tail)
+	}
+	r, err := d.api.ContainerLogs(ctx, containerName(lease), client.ContainerLogsOptions{ShowStdout: true, ShowStderr: true, Follow: o.Follow, Tail: tail})
+	if cerrdefs.IsNotFound(err) {
+		return ErrNotRunning
+	}
+	if err != nil {
+		return fmt.Errorf("read the container's output: %w", err)
+	}
+	defer r.Close()
+	_, err = stdcopy.StdCopy(w, w, bufio.NewReaderSize(r, 64<<10))
+	return err
+}
+
+// Dial implements Driver.
+func (d *Docker) Dial(ctx context.Context, lease string, port int) (net.Conn, error) {
+	d.mu.Lock()
+	address := d.addr[lease]
+	d.mu.Unlock()
+	if address == "" {
+		s, err := d.Inspect(ctx, lease)
+		if err != nil {
+			return nil, err
+		}
+		if !s.Running {
+			return nil, ErrNotRunning
+		}
+		d.mu.Lock()
+		address = d.addr[lease]
+		d.mu.Unlock()
+	}
+	dialer := net.Dialer{Timeout: 10 * time.Second}
+	return dialer.DialContext(ctx, "tcp", net.JoinHostPort(address, strconv.Itoa(port)))
+}
+
+// Report implements Driver.
+func (d *Docker) Report(lease string) (protocol.InstanceReport, bool) {
+	return readReport(d.volume(lease).run())
+}
+
+// readReport reads status.json as what it is: a file that a renter can replace by
+// anything.
+func readReport(dir string) (protocol.InstanceReport, bool) {
+	fd, err := unix.Open(filepath.Join(dir, "status.json"), unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return protocol.InstanceReport{}, false
+	}
+	f := os.NewFile(uintptr(fd), "status.json")
+	defer f.Close()
+	st, err := f.Stat()
+	if err != nil || !st.Mode().IsRegular() || time.Since(st.ModTime()) > 30*time.Second {
+		return protocol.InstanceReport{}, false
+	}
+	var r protocol.InstanceReport
+	if json.NewDecoder(io.LimitReader(f, 64<<10)).Decode(&r) != nil {
+		return protocol.InstanceReport{}, false
+	}
+	return r, true
+}
+
+// Traffic implements Driver.
+func (d *Docker) Traffic(context.Context) (map[string]Traffic, error) {
+	t, err := d.fw.read()
+	if err == nil {
+		return t, nil
+	}
+	// Somebody flushed the host's rules. Renters must not run on without them.
+	if d.cfg.Log != nil {
+		d.cfg.Log.Warn("firewall rules of instances were missing and are restored", "reason", err)
+	}
+	if err := d.fw.rebuild(nil); err != nil {
+		return nil, err
+	}
+	return d.fw.read()
+}
+
+// Sweep implements Driver.
+func (d *Docker) Sweep(ctx context.Context, keep func(string) bool) error {
+	r, err := d.api.NetworkList(ctx, client.NetworkListOptions{Filters: make(client.Filters).Add("label", labelHost+"="+d.cfg.HostID)})
+	if err != nil {
+		return fmt.Errorf("list networks: %w", err)
+	}
+	var errs []error
+	for _, n := range r.Items {
+		if lease := n.Labels[labelLease]; !keep(lease) {
+			if _, err := d.api.NetworkRemove(ctx, n.ID, client.NetworkRemoveOptions{}); err != nil && !cerrdefs.IsNotFound(err) {
+				errs = append(errs, fmt.Errorf("remove the network of lease %s: %w", lease, err))
+				continue
+			}
+			errs = append(errs, d.fw.remove(lease))
+		} else if err := d.fw.add(lease, false); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Drops is how many bytes the rules have refused so far; the self-test compares it.
+func (d *Docker) Drops() uint64 { return d.fw.drops() }
+
+// Close implements Driver. Instances run on and stay isolated.
+func (d *Docker) Close() error { return d.api.Close() }
+
+// classify turns an engine's answer that retrying will not change into an Error.
+func classify(what string, err error) error {
+	text := err.Error()
+	switch {
+	case strings.Contains(text, "port is already allocated"), strings.Contains(text, "address already in use"):
+		return &Error{Code: "port_taken", Reason: "a direct port of the lease is in use on the host: " + text}
+	case strings.Contains(text, "could not select device driver"), strings.Contains(text, "nvidia-container-cli"), strings.Contains(text, "error gathering device information"):
+		return &Error{Code: "gpu_missing", Reason: "the engine cannot give the container its GPUs (is the NVIDIA container toolkit installed?): " + text}
+	case strings.Contains(text, "no space left on device"):
+		return &Error{Code: "disk_full", Reason: "no space was left while the agent tried to " + what + ": " + text}
+	}
+	return fmt.Errorf("%s: %w", what, err)
+}

@@ -1,0 +1,272 @@
+package runtime
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"sync"
+	"time"
+
+	"suanli.dev/internal/protocol"
+)
+
+// Sim runs instances in memory: no processes, no files. An instance runs until it
+// is stopped, unless Script says otherwise. Its zero value is not usable; make it
+// with NewSim. Only simulated hosts and tests use it.
+type Sim struct {
+	// Script, if set, is asked before each act and may make it fail or take time.
+	Script func(act, leaseID string) error
+	// Output is what every instance prints at its start.
+	Output string
+
+	mu      sync.Mutex
+	items   map[string]*simInstance
+	disks   map[string]int64
+	traffic map[string]Traffic
+	watch   map[int]func(string)
+	next    int
+	diskMiB int64
+}
+
+type simInstance struct {
+	state State
+	out   string
+}
+
+// NewSim returns an empty simulated engine with room for diskMiB of disks.
+func NewSim(diskMiB int64) *Sim {
+	return &Sim{items: map[string]*simInstance{}, disks: map[string]int64{}, traffic: map[string]Traffic{}, watch: map[int]func(string){}, diskMiB: diskMiB}
+}
+
+func (s *Sim) act(ctx context.Context, act, lease string) error {
+	if s.Script != nil {
+		if err := s.Script(act, lease); err != nil {
+			return err
+		}
+	}
+	return ctx.Err()
+}
+
+// Info implements Driver.
+func (s *Sim) Info(ctx context.Context) (Info, error) {
+	if err := s.act(ctx, "info", ""); err != nil {
+		return Info{}, err
+	}
+	return Info{Name: "sim", Isolation: []string{"sim"}, DiskQuota: "sim", DiskMiB: s.diskMiB}, nil
+}
+
+// Pull implements Driver.
+func (s *Sim) Pull(ctx context.Context, r PullRequest) (Image, error) {
+	if err := s.act(ctx, "pull", r.Reference); err != nil {
+		return Image{}, err
+	}
+	return Image{ID: r.Reference}, nil
+}
+
+// Create implements Driver.
+func (s *Sim) Create(ctx context.Context, c Container) error {
+	if err := s.act(ctx, "create", c.LeaseID); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, ok := s.items[c.LeaseID]; ok {
+		return fmt.Errorf("lease %s has a container", c.LeaseID)
+	}
+	if _, ok := s.disks[c.LeaseID]; !ok {
+		s.disks[c.LeaseID] = c.DiskMiB
+	}
+	s.items[c.LeaseID] = &simInstance{state: State{LeaseID: c.LeaseID, Generation: c.Generation, Exists: true, NeverRan: true, GPUs: c.GPUUUIDs, DiskMiB: c.DiskMiB}}
+	return nil
+}
+
+// Start implements Driver.
+func (s *Sim) Start(ctx context.Context, lease string) error {
+	if err := s.act(ctx, "start", lease); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	i, ok := s.items[lease]
+	if !ok {
+		return fmt.Errorf("lease %s has no container", lease)
+	}
+	i.state.Running, i.state.NeverRan, i.state.StartedAt = true, false, time.Now()
+	i.out += s.Output
+	return nil
+}
+
+// Exit ends an instance from within, as its command would.
+func (s *Sim) Exit(lease string, code int, oom bool) {
+	s.mu.Lock()
+	i, ok := s.items[lease]
+	if ok {
+		i.state.Running, i.state.ExitCode, i.state.OOMKilled, i.state.FinishedAt = false, code, oom, time.Now()
+	}
+	var notify []func(string)
+	for _, w := range s.watch {
+		notify = append(notify, w)
+	}
+	s.mu.Unlock()
+	for _, w := range notify {
+		w(lease)
+	}
+}
+
+// Send lets an instance send bytes, for its meter.
+func (s *Sim) Send(lease string, bytes int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	t := s.traffic[lease]
+	t.Out += bytes
+	s.traffic[lease] = t
+}
+
+// Disks lists the leases that have a disk.
+func (s *Sim) Disks() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var l []string
+	for d := range s.disks {
+		l = append(l, d)
+	}
+	return l
+}
+
+// Stop implements Driver.
+func (s *Sim) Stop(ctx context.Context, lease string, _ time.Duration) error {
+	if err := s.act(ctx, "stop", lease); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if i, ok := s.items[lease]; ok && i.state.Running {
+		i.state.Running, i.state.ExitCode, i.state.FinishedAt = false, 143, time.Now()
+	}
+	return nil
+}
+
+// Remove implements Driver.
+func (s *Sim) Remove(ctx context.Context, lease string) error {
+	if err := s.act(ctx, "remove", lease); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if i, ok := s.items[lease]; ok && i.state.Running {
+		return errors.New("the instance still runs")
+	}
+	delete(s.items, lease)
+	delete(s.traffic, lease)
+	return nil
+}
+
+// Erase implements Driver.
+func (s *Sim) Erase(ctx context.Context, lease string) error {
+	if err := s.Remove(ctx, lease); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.disks, lease)
+	return nil
+}
+
+// Inspect implements Driver.
+func (s *Sim) Inspect(ctx context.Context, lease string) (State, error) {
+	if err := s.act(ctx, "inspect", lease); err != nil {
+		return State{}, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if i, ok := s.items[lease]; ok {
+		return i.state, nil
+	}
+	return State{LeaseID: lease}, nil
+}
+
+// List implements Driver.
+func (s *Sim) List(ctx context.Context) ([]State, error) {
+	if err := s.act(ctx, "list", ""); err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var l []State
+	for _, i := range s.items {
+		l = append(l, i.state)
+	}
+	return l, nil
+}
+
+// Watch implements Driver.
+func (s *Sim) Watch(ctx context.Context, changed func(string)) error {
+	s.mu.Lock()
+	id := s.next
+	s.next++
+	s.watch[id] = changed
+	s.mu.Unlock()
+	<-ctx.Done()
+	s.mu.Lock()
+	delete(s.watch, id)
+	s.mu.Unlock()
+	return ctx.Err()
+}
+
+// Stats implements Driver.
+func (s *Sim) Stats(ctx context.Context, _ string) (Stats, error) { return Stats{}, ctx.Err() }
+
+// Logs implements Driver.
+func (s *Sim) Logs(ctx context.Context, lease string, _ protocol.LogOptions, w io.Writer) error {
+	s.mu.Lock()
+	i, ok := s.items[lease]
+	out := ""
+	if ok {
+		out = i.out
+	}
+	s.mu.Unlock()
+	if !ok {
+		return ErrNotRunning
+	}
+	_, err := io.WriteString(w, out)
+	return err
+}
+
+// Dial implements Driver: every port of a running instance echoes.
+func (s *Sim) Dial(_ context.Context, lease string, _ int) (net.Conn, error) {
+	s.mu.Lock()
+	i, ok := s.items[lease]
+	running := ok && i.state.Running
+	s.mu.Unlock()
+	if !running {
+		return nil, ErrNotRunning
+	}
+	near, far := net.Pipe()
+	go func() {
+		defer far.Close()
+		_, _ = io.Copy(far, far)
+	}()
+	return near, nil
+}
+
+// Report implements Driver.
+func (s *Sim) Report(string) (protocol.InstanceReport, bool) { return protocol.InstanceReport{}, false }
+
+// Traffic implements Driver.
+func (s *Sim) Traffic(context.Context) (map[string]Traffic, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	t := make(map[string]Traffic, len(s.items))
+	for lease := range s.items {
+		t[lease] = s.traffic[lease]
+	}
+	return t, nil
+}
+
+// Sweep implements Driver.
+func (s *Sim) Sweep(context.Context, func(string) bool) error { return nil }
+
+// Close implements Driver.
+func (s *Sim) Close() error { return nil }

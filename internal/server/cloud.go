@@ -1,0 +1,343 @@
+package server
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+
+	"suanli.dev/internal/account"
+	"suanli.dev/internal/billing"
+	"suanli.dev/internal/bus"
+	"suanli.dev/internal/catalog"
+	"suanli.dev/internal/config"
+	"suanli.dev/internal/fault"
+	"suanli.dev/internal/fleet"
+	"suanli.dev/internal/gateway"
+	"suanli.dev/internal/lease"
+	"suanli.dev/internal/ledger"
+	"suanli.dev/internal/money"
+	"suanli.dev/internal/protocol"
+	"suanli.dev/internal/store"
+)
+
+// Cloud is a whole control plane with its gateway, ready to run.
+type Cloud struct {
+	Accounts  *account.Service
+	Fleet     *fleet.Service
+	Billing   *billing.Service
+	Ledger    *ledger.Ledger
+	Leases    *lease.Service
+	Authority *gateway.Authority
+	Tunnels   *gateway.Tunnels
+	DB        *store.DB
+
+	cfg     *config.Config
+	log     *slog.Logger
+	bus     *bus.Bus
+	http    *Server
+	images  *Images
+	ssh     *gateway.SSH
+	apps    *gateway.HTTP
+	api     net.Listener
+	agents  net.Listener
+	sshIn   net.Listener
+	version string
+}
+
+// OpenCloud opens the stores and listeners of a control plane. On an error
+// nothing is left open.
+func OpenCloud(ctx context.Context, cfg *config.Config, version string, log *slog.Logger) (c *Cloud, err error) {
+	c = &Cloud{cfg: cfg, log: log, version: version}
+	defer func() {
+		if err != nil {
+			c.Close()
+		}
+	}()
+	if err := os.MkdirAll(cfg.DataDir, 0o700); err != nil {
+		return nil, fmt.Errorf("data folder: %w", err)
+	}
+	// Ports first: what is taken is said at once, and nothing was changed yet.
+	for _, l := range []struct {
+		name, address string
+		into          *net.Listener
+	}{{"listen", cfg.Listen, &c.api}, {"agent_listen", cfg.AgentListen, &c.agents}, {"ssh_listen", cfg.SSHListen, &c.sshIn}} {
+		ln, err := net.Listen("tcp", l.address)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w; is another cloud running here? Choose another address with --%s", l.name, err, strings.ReplaceAll(l.name, "_", "-"))
+		}
+		*l.into = ln
+	}
+	secret, err := masterKey(filepath.Join(cfg.DataDir, "master.key"))
+	if err != nil {
+		return nil, err
+	}
+	if c.DB, err = store.Open(ctx, cfg.DatabaseAddress()); err != nil {
+		return nil, err
+	}
+	if c.Authority, err = gateway.OpenAuthority(filepath.Join(cfg.DataDir, "authority"), time.Now); err != nil {
+		return nil, err
+	}
+	if c.images, err = OpenImages(filepath.Join(cfg.DataDir, "images")); err != nil {
+		return nil, err
+	}
+	if err := c.openServices(ctx, secret); err != nil {
+		return nil, err
+	}
+	if c.bus, err = bus.Open(ctx, bus.Config{URL: cfg.Bus, HostKey: func(ctx context.Context, hostID string) (string, bool) { return c.Fleet.BusKey(ctx, hostID) }, Log: log}); err != nil {
+		return nil, err
+	}
+	if _, err := c.bus.Handle(protocol.AnyReportSubject, "control", c.takeReport); err != nil {
+		return nil, err
+	}
+	c.openEdges()
+	return c, c.bootstrap(ctx)
+}
+
+func (c *Cloud) openServices(ctx context.Context, secret []byte) error {
+	cfg, log := c.cfg, c.log
+	cat, err := catalog.Load(cfg.CatalogDir)
+	if err != nil {
+		return err
+	}
+	if c.Accounts, err = account.New(account.Config{DB: c.DB, Secret: secret, Log: log}); err != nil {
+		return err
+	}
+	vault, err := account.NewVault(secret)
+	if err != nil {
+		return err
+	}
+	if c.Ledger, err = ledger.New(c.DB, time.Now); err != nil {
+		return err
+	}
+	defaults := fleet.StandardDefaults()
+	defaults.Currency, defaults.Granularity, defaults.MinimumSeconds = cfg.Currency, cfg.Granularity, cfg.MinimumSeconds
+	defaults.StoragePerGiBMonth, defaults.EgressPerGB = cfg.StoragePrice, cfg.EgressPrice
+	defaults.CommissionBasisPoints, defaults.Region, defaults.Zone = cfg.CommissionBasisPoints, cfg.Region, cfg.Zone
+	c.Fleet, err = fleet.New(fleet.Config{
+		DB: c.DB, Catalog: cat, AllowSimulated: cfg.AllowSimulated, Defaults: defaults,
+		HeartbeatSeconds: int(cfg.HeartbeatSeconds), TokenSuffix: c.Authority.Fingerprint(), Audit: c.Accounts.Audit, Log: log,
+		OnReport: func(ctx context.Context, hostID string, r protocol.Report, at time.Time) ([]protocol.Desired, bool, int64, error) {
+			return c.Leases.OnReport(ctx, hostID, r, at)
+		},
+		OnSilent: func(ctx context.Context, hostID string, lastSeen time.Time) error {
+			return c.Leases.OnSilent(ctx, hostID, lastSeen)
+		},
+		OnGPUFault: func(ctx context.Context, f fleet.GPUFault) {
+			log.WarnContext(ctx, "a rented GPU is at fault", "fault", fmt.Sprintf("%+v", f))
+		},
+	})
+	if err != nil {
+		return err
+	}
+	c.Billing, err = billing.New(billing.Config{
+		DB: c.DB, Clock: time.Now, Ledger: c.Ledger, Log: log, Audit: c.Accounts.Audit,
+		CurrencyOf: func(ctx context.Context, accountID string) (money.Currency, error) {
+			a, err := c.Accounts.Account(ctx, accountID)
+			if err != nil {
+				return "", err
+			}
+			return a.Currency, nil
+		},
+		OnExhausted: func(ctx context.Context, accountID, leaseID string, reason billing.Reason) {
+			if err := c.Leases.Exhaust(ctx, leaseID, string(reason), reason == billing.ReasonGraceOver); err != nil {
+				log.WarnContext(ctx, "stop an unpaid lease", "lease", leaseID, "account", accountID, "error", err)
+			}
+		},
+		OnWarning: func(ctx context.Context, accountID string, w billing.Warning) {
+			log.WarnContext(ctx, "an account's money runs out", "account", accountID, "kind", w.Kind, "until", w.Until, "left", w.Left)
+		},
+	})
+	if err != nil {
+		return err
+	}
+	c.Leases, err = lease.New(lease.Config{
+		DB: c.DB, Catalog: cat, Capacity: c.Fleet, Money: c.Billing, Tenants: c.Accounts, Vault: vault, Command: c.command,
+		GatewayKeys: []string{c.Authority.GatewayAuthorizedKey()}, Log: log,
+	})
+	if err != nil {
+		return err
+	}
+	metrics := prometheus.NewRegistry()
+	metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	entrance := &Entrance{SSHAddress: c.sshIn.Addr().String(), SSHHostKey: strings.TrimSpace(sshLine(c.Authority)), AppURL: c.appURL, Open: c.openStream}
+	c.http = New(Config{
+		Services: Services{Accounts: c.Accounts, Catalog: cat, Fleet: c.Fleet, Billing: c.Billing, Leases: c.Leases, Entrance: entrance},
+		DB:       c.DB, Log: log, Version: c.version, PublicURL: cfg.APIURL(), Metrics: metrics,
+	})
+	for _, m := range []interface{ Migrate(context.Context) error }{c.Accounts, c.Ledger, c.Fleet, c.Billing, c.Leases, c.http} {
+		if err := m.Migrate(ctx); err != nil {
+			return err
+		}
+	}
+	if err := c.Fleet.Load(ctx); err != nil {
+		return err
+	}
+	if err := c.Leases.Load(ctx); err != nil {
+		return err
+	}
+	return registerGauges(metrics, c)
+}
+
+// command sends a command to a host over the bus.
+func (c *Cloud) command(ctx context.Context, hostID string, cmd protocol.Command) (protocol.CommandResult, error) {
+	var res protocol.CommandResult
+	if !c.Tunnels.Connected(hostID) && c.cfg.Bus == "" {
+		return res, fault.New(fault.Unavailable, "host_offline", "host %s has no tunnel to this cloud now", hostID)
+	}
+	return res, c.bus.Request(ctx, protocol.CommandSubject(hostID), cmd, &res)
+}
+
+func (c *Cloud) openStream(ctx context.Context, hostID string, h protocol.StreamHeader) (net.Conn, error) {
+	return c.Tunnels.OpenStream(ctx, hostID, h)
+}
+
+// takeReport is the receiving end of a host's reports. The subject, which the
+// bus guards, says which host it is; the body is only believed about itself.
+func (c *Cloud) takeReport(ctx context.Context, subject string, data []byte) (any, error) {
+	received := time.Now()
+	hostID := strings.TrimSuffix(strings.TrimPrefix(subject, "control."), ".report")
+	var r protocol.Report
+	if err := json.Unmarshal(data, &r); err != nil {
+		return nil, fault.New(fault.Invalid, "bad_report", "the report is not JSON of protocol version %d: %v", protocol.Version, err)
+	}
+	return c.Fleet.Report(ctx, hostID, r, received)
+}
+
+// bootstrap makes the first operator on an empty database. Its password is in a
+// file that only this machine's owner reads.
+func (c *Cloud) bootstrap(ctx context.Context) error {
+	password := rand.Text()
+	created, err := c.Accounts.Bootstrap(ctx, c.cfg.AdminEmail, password)
+	if err != nil || !created {
+		return err
+	}
+	path := filepath.Join(c.cfg.DataDir, "admin-password")
+	if err := os.WriteFile(path, []byte(password+"\n"), 0o600); err != nil {
+		return fmt.Errorf("write the first operator's password: %w", err)
+	}
+	c.log.InfoContext(ctx, "made the first operator", "email", c.cfg.AdminEmail, "password_file", path)
+	return nil
+}
+
+// Addresses are where the cloud listens, after ports 0 were chosen.
+func (c *Cloud) Addresses() (api, agents, ssh string) {
+	return c.api.Addr().String(), c.agents.Addr().String(), c.sshIn.Addr().String()
+}
+
+// Run serves until ctx ends, then stops gracefully: requests in progress are
+// answered, instances run on. The first part that fails ends all.
+func (c *Cloud) Run(ctx context.Context) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var all sync.WaitGroup
+	part := func(name string, run func(context.Context) error) {
+		all.Go(func() {
+			if err := run(ctx); err != nil && ctx.Err() == nil {
+				cancel(fmt.Errorf("%s: %w", name, err))
+			}
+		})
+	}
+	part("accounts", c.Accounts.Run)
+	part("fleet", c.Fleet.Run)
+	part("billing", c.Billing.Run)
+	part("leases", c.Leases.Run)
+	part("tunnels", func(ctx context.Context) error { return c.Tunnels.Serve(ctx, c.agents) })
+	part("SSH gateway", func(ctx context.Context) error { return c.ssh.Serve(ctx, c.sshIn) })
+	part("HTTP", c.serveHTTP)
+	<-ctx.Done()
+	all.Wait()
+	if cause := context.Cause(ctx); cause != nil && !errors.Is(cause, context.Canceled) {
+		return cause
+	}
+	return nil
+}
+
+func (c *Cloud) serveHTTP(ctx context.Context) error {
+	s := &http.Server{Handler: c.Handler(), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute,
+		ErrorLog: slog.NewLogLogger(c.log.Handler(), slog.LevelDebug)}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		<-ctx.Done()
+		end, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+		defer cancel()
+		if s.Shutdown(end) != nil {
+			s.Close() // streams that are followed do not end by themselves
+		}
+	}()
+	var err error
+	if c.cfg.TLSCert != "" {
+		err = s.ServeTLS(c.api, c.cfg.TLSCert, c.cfg.TLSKey)
+	} else {
+		err = s.Serve(c.api)
+	}
+	if errors.Is(err, http.ErrServerClosed) {
+		<-done
+		return nil
+	}
+	return err
+}
+
+// Close gives back what OpenCloud opened. Run must have returned.
+func (c *Cloud) Close() error {
+	var errs []error
+	for _, l := range []net.Listener{c.api, c.agents, c.sshIn} {
+		if l != nil {
+			if err := l.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
+				errs = append(errs, err)
+			}
+		}
+	}
+	if c.bus != nil {
+		c.bus.Close()
+	}
+	if c.DB != nil {
+		errs = append(errs, c.DB.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// masterKey reads the key that secrets are sealed with, and makes it at the
+// first start. It is kept out of the database, so that a copy of the database
+// alone gives nothing away.
+func masterKey(path string) ([]byte, error) {
+	b, err := os.ReadFile(path)
+	if errors.Is(err, os.ErrNotExist) {
+		key := make([]byte, 32)
+		if _, err := rand.Read(key); err != nil {
+			return nil, err
+		}
+		if err := writeDurably(path, []byte(hex.EncodeToString(key)+"\n")); err != nil {
+			return nil, fmt.Errorf("write the master key: %w", err)
+		}
+		return key, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read the master key: %w", err)
+	}
+	key, err := hex.DecodeString(strings.TrimSpace(string(b)))
+	if err != nil || len(key) != 32 {
+		return nil, fmt.Errorf("%s is not a master key (64 hexadecimal digits): restore it from a backup, secrets in the database cannot be read without it", path)
+	}
+	return key, nil
+}
+
+// FirstOperator is the operator that was made with the cloud, for the machine's
+// own agent to join by.
+func (c *Cloud) FirstOperator(ctx context.Context) (account.Principal, error) {
+	return c.Accounts.FirstOperator(ctx)
+}

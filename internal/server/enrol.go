@@ -1,0 +1,45 @@
+package server
+
+import (
+	"encoding/json"
+	"net/http"
+
+	"suanli.dev/internal/fault"
+	"suanli.dev/internal/protocol"
+)
+
+// maxEnrol bounds an enrolment request: a token, two keys and a name.
+const maxEnrol = 64 << 10
+
+// enrol lets a machine with a join token in. It is on the listener that agents
+// dial, whose certificate the token names.
+func (c *Cloud) enrol(w http.ResponseWriter, r *http.Request) {
+	var in protocol.EnrolRequest
+	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxEnrol)).Decode(&in); err != nil {
+		c.refuse(w, r, fault.New(fault.Invalid, "bad_request", "the enrolment request is not JSON: %v", err))
+		return
+	}
+	reply, err := c.Fleet.Enrol(r.Context(), in, c.Authority.SignHost)
+	if err != nil {
+		c.refuse(w, r, err)
+		return
+	}
+	reply.Authority = c.Authority.Certificate()
+	if reply.Tunnel = c.cfg.AgentAddress; reply.Tunnel == "" {
+		// The machine has just reached this address, so it can again.
+		reply.Tunnel = r.Host
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if err := json.NewEncoder(w).Encode(reply); err != nil {
+		c.log.WarnContext(r.Context(), "answer an enrolment", "host", reply.HostID, "error", err)
+	}
+}
+
+func (c *Cloud) refuse(w http.ResponseWriter, r *http.Request, err error) {
+	p := problem(r.Context(), c.log, err)
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(p.Status)
+	if err := json.NewEncoder(w).Encode(p); err != nil {
+		c.log.WarnContext(r.Context(), "answer an enrolment", "error", err)
+	}
+}
