@@ -130,6 +130,7 @@ type HostGPU struct {
 	Health             string `json:"health" enum:"healthy,fenced,dirty"`
 	Reason             string `json:"reason,omitempty"`
 	LeaseID            string `json:"lease_id,omitempty"`
+	Simulated          bool   `json:"simulated" doc:"There is no hardware"`
 	UtilizationPercent int    `json:"utilization_percent"`
 	UsedMiB            int64  `json:"used_mib"`
 	TemperatureC       int    `json:"temperature_c"`

@@ -80,7 +80,7 @@ func hostCommand() *cobra.Command {
 			t.add(tr("STATE"), h.State+" "+h.Reason)
 			t.add(tr("ZONE"), h.Region+", "+h.Zone)
 			for _, g := range h.GPUs {
-				t.add("GPU", g.UUID+" "+g.Model+mark(g.Simulated))
+				t.add("GPU", g.UUID+" "+g.Model+mark(h.Simulated))
 			}
 			if h.SelfTest != nil {
 				for _, k := range h.SelfTest.Checks {
@@ -164,15 +164,16 @@ func hostCommand() *cobra.Command {
 				return hostResult(cmd, h, err)
 			}
 			now := time.Now()
-			in := api.Maintenance{From: now.UTC()}
+			begin, end := now.UTC(), time.Time{}
 			if from != "" {
-				if in.From, err = moment(from, now); err != nil {
+				if begin, err = moment(from, now); err != nil {
 					return usageError{err}
 				}
 			}
-			if in.Until, err = moment(until, now); err != nil {
+			if end, err = moment(until, now); err != nil {
 				return usageError{err}
 			}
+			in := api.SetMaintenance{From: &begin, Until: &end}
 			h, err := c.SetMaintenance(cmd.Context(), args[0], in)
 			return hostResult(cmd, h, err)
 		},

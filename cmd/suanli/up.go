@@ -8,6 +8,8 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"sync"
 
 	"github.com/spf13/cobra"
@@ -194,10 +196,8 @@ func agentCommand() *cobra.Command {
 			if token == "" {
 				return usageError{errors.New(tr("give --token; the cloud makes one with suanli host token"))}
 			}
-			if cfg.Simulate != "" {
-				if _, err := gpu.Machine(cfg.Simulate); err != nil {
-					return usageError{err}
-				}
+			if cfg.Simulate != "" && !slices.Contains(gpu.Machines(), cfg.Simulate) {
+				return usageError{errors.New(tr("no machine %q can be simulated; there are: %s", cfg.Simulate, strings.Join(gpu.Machines(), ", ")))}
 			}
 			dir := filepath.Join(cfg.DataDir, "agent")
 			if id, err := agent.ReadIdentity(dir); err == nil {

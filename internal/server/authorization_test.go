@@ -166,6 +166,18 @@ func TestEveryOperationIsOpenToThoseTheTableNamesAndToNobodyElse(t *testing.T) {
 	}
 }
 
+func TestTheTableIsTheAccountPackages(t *testing.T) {
+	t.Parallel()
+	for action, roles := range mayDo {
+		for _, r := range account.Roles {
+			p := account.Principal{UserID: "us", Role: r}
+			if got, want := p.May(action), slices.Contains(strings.Fields(roles), string(r)); got != want {
+				t.Errorf("%s may %s: %v, want %v", r, action, got, want)
+			}
+		}
+	}
+}
+
 func TestNobodyReachesAnotherTenantsThings(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(_ *world, c *Config) { c.KeepAlive = 20 * time.Millisecond })

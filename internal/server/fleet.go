@@ -227,7 +227,7 @@ func hostJSON(h fleet.Host) api.Host {
 	}
 	for _, g := range h.GPUs {
 		out.GPUs = append(out.GPUs, api.HostGPU{
-			UUID: g.UUID, Index: g.Index, Model: g.Model, Present: g.Present, Health: string(g.Health), Reason: g.Reason, LeaseID: g.LeaseID,
+			UUID: g.UUID, Index: g.Index, Model: g.Model, Present: g.Present, Health: string(g.Health), Reason: g.Reason, LeaseID: g.LeaseID, Simulated: h.Simulated,
 			UtilizationPercent: g.Stats.UtilizationPercent, UsedMiB: g.Stats.UsedMiB, TemperatureC: g.Stats.TemperatureC, PowerWatts: g.Stats.PowerWatts,
 		})
 	}
