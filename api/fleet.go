@@ -322,7 +322,7 @@ func (c *Client) hostVerb(ctx context.Context, id, verb string) (*Host, error) {
 }
 
 // SetMaintenance announces a host's absence.
-func (c *Client) SetMaintenance(ctx context.Context, id string, in Maintenance) (*Host, error) {
+func (c *Client) SetMaintenance(ctx context.Context, id string, in SetMaintenance) (*Host, error) {
 	return do[Host](ctx, c, http.MethodPut, "/v1/hosts/"+url.PathEscape(id)+"/maintenance", in)
 }
 

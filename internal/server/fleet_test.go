@@ -139,7 +139,7 @@ func TestProviderRunsItsHostsAndNobodyElsesOnes(t *testing.T) {
 		{"drain", func() (*api.Host, error) { return c.DrainHost(ctx, host) }, "draining", 0},
 		{"undrain", func() (*api.Host, error) { return c.UndrainHost(ctx, host) }, "listed", 2},
 		{"maintenance", func() (*api.Host, error) {
-			return c.SetMaintenance(ctx, host, api.Maintenance{From: w.clock.Now(), Until: w.clock.Now().Add(time.Hour)})
+			return c.SetMaintenance(ctx, host, api.SetMaintenance{Until: ptr(w.clock.Now().Add(time.Hour))})
 		}, "maintenance", 0},
 		{"end of maintenance", func() (*api.Host, error) { return c.CancelMaintenance(ctx, host) }, "listed", 2},
 	} {
