@@ -29,6 +29,7 @@ type live struct {
 	statsProblem string
 	stats        map[string]protocol.GPUStats
 	skew         time.Duration
+	closed       bool          // in maintenance, or the listing has ended
 	duplicates   int           // reports refused for another session
 	since        time.Duration // Elapsed when onlineFor and offlineFor were last brought up to date
 	onlineFor    time.Duration // in this process
@@ -69,7 +70,7 @@ func (s *Service) Report(ctx context.Context, hostID string, r protocol.Report, 
 func (s *Service) hear(h *host, r protocol.Report, receivedAt time.Time) *protocol.ReportReply {
 	now := s.elapsed()
 	s.mu.Lock()
-	l := &h.live
+	l, id := &h.live, h.record.ID
 	if l.session != "" && r.Session != l.session {
 		// Two machines with one key: the one that was there first goes on. An agent
 		// that was restarted gets through when its former self has been silent for
@@ -77,7 +78,7 @@ func (s *Service) hear(h *host, r protocol.Report, receivedAt time.Time) *protoc
 		if l.online && now-l.seen < 2*s.beat {
 			l.duplicates++
 			s.mu.Unlock()
-			s.log.Warn("a second agent uses a host's key", "host_id", h.record.ID)
+			s.log.Warn("a second agent uses a host's key", "host_id", id)
 			return &protocol.ReportReply{
 				Code: "duplicate_session", NextInSeconds: max(1, s.cfg.HeartbeatSeconds/3),
 				Message: "another agent with this host's key is connected; if it is not this machine's own former run, stop one of the two and let it join anew",
@@ -113,7 +114,7 @@ func (s *Service) hear(h *host, r protocol.Report, receivedAt time.Time) *protoc
 	l.statsProblem = problem
 	s.mu.Unlock()
 	if changed {
-		s.publish(h.record.ID)
+		s.publish(id)
 	}
 	return nil
 }

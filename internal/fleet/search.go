@@ -554,19 +554,13 @@ func (x *scan) number(f *field) func(int32) int64 {
 	case "compute_price_per_hour":
 		return func(i int32) int64 { return s.rowCompute[i] }
 	case "gpu_count":
-		return func(i int32) int64 { return int64(s.rowCount[i]) * s.share[s.rowGroup[i]].gpus }
+		return func(i int32) int64 { return int64(s.rowCount[i] * s.share[s.rowGroup[i]].gpus) }
 	case "total_vram_gb":
-		return func(i int32) int64 { return int64(s.rowCount[i]) * s.share[s.rowGroup[i]].vramGB }
+		return func(i int32) int64 { return int64(s.rowCount[i]) * int64(s.share[s.rowGroup[i]].vramGB) }
 	case "cpus":
-		return func(i int32) int64 {
-			h := &s.share[s.rowGroup[i]]
-			return h.cpuMillis * int64(s.rowCount[i]) / h.units
-		}
+		return func(i int32) int64 { return int64(s.rowCPU[i]) }
 	case "memory_gib":
-		return func(i int32) int64 {
-			h := &s.share[s.rowGroup[i]]
-			return h.memoryMiB * int64(s.rowCount[i]) / h.units * 1000 / 1024
-		}
+		return func(i int32) int64 { return int64(s.rowMemory[i]) * 1000 / 1024 }
 	}
 	column := s.numbers[f.column]
 	return func(i int32) int64 { return column[s.rowGroup[i]] }
