@@ -17,9 +17,16 @@ const lostAfter = 2
 func (s *Service) OnReport(ctx context.Context, hostID string, r protocol.Report, received time.Time) (desired []protocol.Desired, complete bool, ackedPast int64, err error) {
 	seen := map[string]bool{}
 	var alive []string
+	if err := s.meet(ctx, hostID, r.Instances); err != nil {
+		return nil, false, 0, err
+	}
+	running := map[string]int64{}
 	for i := range r.Instances {
 		st := &r.Instances[i]
 		seen[st.LeaseID] = true
+		if st.Phase == protocol.PhaseRunning {
+			running[st.LeaseID] = st.Generation
+		}
 		s.mu.Lock()
 		t := s.live[st.LeaseID]
 		var l *Lease
@@ -50,6 +57,10 @@ func (s *Service) OnReport(ctx context.Context, hostID string, r protocol.Report
 		s.lookForLost(ctx, hostID, seen)
 	}
 	for _, p := range r.Past {
+		if g, ok := running[p.LeaseID]; ok && g == p.Generation {
+			ackedPast = max(ackedPast, p.ID)
+			continue // it runs again
+		}
 		s.pastRun(ctx, hostID, p, r.Now, received)
 		ackedPast = max(ackedPast, p.ID)
 	}
@@ -66,6 +77,30 @@ func (s *Service) OnReport(ctx context.Context, hostID string, r protocol.Report
 		desired = append(desired, d)
 	}
 	return desired, complete, ackedPast, nil
+}
+
+// meet makes this process look after leases that a host has and it does not know
+// of, such as one that another replica has accepted a moment ago: the reply's
+// desired state must not leave out what is not over.
+func (s *Service) meet(ctx context.Context, hostID string, instances []protocol.InstanceStatus) error {
+	var unknown []string
+	s.mu.Lock()
+	for _, st := range instances {
+		if s.live[st.LeaseID] == nil {
+			unknown = append(unknown, st.LeaseID)
+		}
+	}
+	s.mu.Unlock()
+	for _, id := range unknown {
+		list, err := s.find(ctx, `id=? AND host_id=? AND cleaned=0`, id, hostID)
+		if err != nil {
+			return err
+		}
+		for _, l := range list {
+			s.track(l)
+		}
+	}
+	return nil
 }
 
 // observe turns one status into at most one event.
@@ -114,6 +149,11 @@ func (s *Service) observe(ctx context.Context, l *Lease, st *protocol.InstanceSt
 		switch l.State {
 		case Provisioning, Starting:
 			e = step{event: ReportFailure, code: st.Code, message: st.Reason, exit: st.ExitCode}
+		case Running, Stopping:
+			// It ran, and could not be brought up again.
+			e = step{event: ConfirmStopped, at: when(st.Stopped, now, received, l.RunningSince), code: st.Code, message: st.Reason, exit: st.ExitCode, egress: st.EgressBytes}
+		case Unreachable:
+			e = step{event: ConfirmStopped, at: received, code: st.Code, message: st.Reason, exit: st.ExitCode, egress: st.EgressBytes}
 		default:
 			return nil
 		}
@@ -152,14 +192,20 @@ func (s *Service) lookForLost(ctx context.Context, hostID string, seen map[strin
 	var lost []*Lease
 	s.mu.Lock()
 	for id, t := range s.live {
-		if t.lease.HostID != hostID || seen[id] || t.accepted == 0 {
+		if t.lease.HostID != hostID || seen[id] {
 			continue
 		}
 		switch t.lease.State {
-		case Running, Unreachable, Stopping, Starting, Provisioning:
-			if t.missing++; t.missing >= lostAfter {
-				lost = append(lost, t.lease)
+		case Provisioning:
+			if t.accepted == 0 {
+				continue // it may not have been told yet
 			}
+		case Running, Unreachable, Stopping, Stopped, Starting:
+		default:
+			continue
+		}
+		if t.missing++; t.missing >= lostAfter {
+			lost = append(lost, t.lease)
 		}
 	}
 	s.mu.Unlock()
@@ -197,7 +243,9 @@ func (s *Service) pastRun(ctx context.Context, hostID string, p protocol.PastRun
 func (s *Service) OnSilent(ctx context.Context, hostID string, lastSeen time.Time) error {
 	var errs []error
 	for _, l := range s.onHost(hostID) {
-		if l.State != Running {
+		switch l.State {
+		case Running, Stopping, Ending:
+		default:
 			continue
 		}
 		_, err := s.move(ctx, l.ID, step{event: LoseHost, at: lastSeen, code: "host_silent", message: "the host has not been heard from; nothing is charged until it is back"})

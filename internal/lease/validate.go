@@ -148,10 +148,7 @@ func checkDeadline(t, now time.Time) error {
 }
 
 func (i IdleStop) validate() error {
-	if i.After == 0 {
-		return nil
-	}
-	if i.After < minIdle || i.After > maxRunFor {
+	if i.After != 0 && (i.After < minIdle || i.After > maxRunFor) {
 		return invalid("body.idle_stop.after_seconds", "invalid_idle_stop", "idle stop after %d seconds: want 60 to %d", int64(i.After/time.Second), int64(maxRunFor/time.Second))
 	}
 	if i.GPUPercent < 0 || i.GPUPercent > 100 || i.CPUPercent < 0 || i.CPUPercent > 100 {
