@@ -130,7 +130,8 @@ func (s *Service) ResumeCompute(ctx context.Context, tx *store.Tx, leaseID strin
 }
 
 // StopCompute says that a lease's instance was confirmed not to run since a
-// moment, or was last seen at it, and posts what is due. If it is not running, or
+// moment, or was last seen at it, and posts what is due. The zero time stands for
+// the last sign of life that there was. If it is not running, or
 // the same moment was reported before, nothing changes. A moment before the run's
 // start counts as its start, one in the future as now.
 func (s *Service) StopCompute(ctx context.Context, tx *store.Tx, leaseID string, at time.Time) error {
@@ -185,6 +186,12 @@ func (s *Service) stop(ctx context.Context, tx *store.Tx, leaseID string, m pric
 	a, open, l, err := s.lockLease(ctx, tx, leaseID)
 	if err != nil {
 		return err
+	}
+	if at.IsZero() {
+		at = latest(l.confirmed, s.lastAlive(l.id))
+		if i := l.openInterval(m); i != nil {
+			at = latest(at, i.start)
+		}
 	}
 	at = at.UTC().Truncate(time.Microsecond)
 	for _, i := range l.intervals {

@@ -114,9 +114,13 @@ func (s *Service) Accept(ctx context.Context, p account.Principal, c Create) (*L
 		if l, err = s.build(p, q, c, now); err != nil {
 			return err
 		}
+		var direct []int
+		if q.Offer.DirectPorts {
+			direct = c.Ports // the gateway reaches them on any host
+		}
 		a, err := s.Capacity.Reserve(ctx, tx, fleet.Reservation{
 			LeaseID: l.ID, HostID: q.Offer.HostID, GPUModel: q.Offer.GPUModel, GPUCount: q.Offer.GPUCount,
-			CPUMillis: q.Offer.CPUMillis, MemoryMiB: q.Offer.MemoryMiB, DiskGiB: q.Request.DiskGiB, Ports: c.Ports,
+			CPUMillis: q.Offer.CPUMillis, MemoryMiB: q.Offer.MemoryMiB, DiskGiB: q.Request.DiskGiB, Ports: direct,
 		})
 		if err != nil {
 			return err

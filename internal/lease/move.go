@@ -15,6 +15,8 @@ import (
 type step struct {
 	event   Event
 	at      time.Time // when it happened, for money; zero: now
+	unseen  bool      // when an instance stopped is not known: its last sign of life counts
+	since   time.Time // when the present run began, if that is not at
 	code    string
 	message string
 	exit    *int
@@ -99,7 +101,11 @@ func (s *Service) effects(ctx context.Context, tx *store.Tx, l *Lease, from Stat
 	// moment that its host dated, or at its last sign of life.
 	switch st.event {
 	case ConfirmStopped, ConfirmAbsent, LoseHost, LoseInstance, AbandonHost, ReportFailure:
-		if err := s.Money.StopCompute(ctx, tx, l.ID, st.at); err != nil {
+		at := st.at
+		if st.unseen {
+			at = time.Time{}
+		}
+		if err := s.Money.StopCompute(ctx, tx, l.ID, at); err != nil {
 			return err
 		}
 		l.RunningSince = time.Time{}
@@ -115,6 +121,9 @@ func (s *Service) effects(ctx context.Context, tx *store.Tx, l *Lease, from Stat
 			return err
 		}
 		l.RunningSince = st.at
+		if !st.since.IsZero() {
+			l.RunningSince = st.since
+		}
 	case RequestStop, RequestEnd, Outbid:
 		l.Generation++
 	case RequestRestart:

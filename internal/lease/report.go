@@ -113,7 +113,7 @@ func (s *Service) observe(ctx context.Context, l *Lease, st *protocol.InstanceSt
 			e = step{event: ConfirmRunning, at: when(st.Started, now, received, l.ChangedAt)}
 		case Unreachable:
 			// What it did in the dark is not charged.
-			e = step{event: ConfirmRunning, at: received}
+			e = step{event: ConfirmRunning, at: received, since: when(st.Started, now, received, l.CreatedAt)}
 		default:
 			return nil
 		}
@@ -129,9 +129,11 @@ func (s *Service) observe(ctx context.Context, l *Lease, st *protocol.InstanceSt
 			// is charged like any other.
 			if st.Started != nil && st.Stopped != nil {
 				run := step{event: ConfirmRunning, at: when(st.Started, now, received, l.ChangedAt)}
-				if _, err := s.move(ctx, l.ID, run); err != nil {
+				moved, err := s.move(ctx, l.ID, run)
+				if err != nil {
 					return err
 				}
+				l = moved
 			}
 		case Running, Unreachable, Stopping:
 		default:
@@ -141,7 +143,8 @@ func (s *Service) observe(ctx context.Context, l *Lease, st *protocol.InstanceSt
 		if l.State == Stopping && l.Code != "" {
 			code, message = l.Code, l.Message // why it was asked to stop says more than that it did
 		}
-		e = step{event: ConfirmStopped, at: when(st.Stopped, now, received, l.RunningSince), code: code, message: message, exit: st.ExitCode, egress: st.EgressBytes}
+		e = stopStep(ConfirmStopped, l, st.Started, st.Stopped, now, received)
+		e.code, e.message, e.exit, e.egress = code, message, st.ExitCode, st.EgressBytes
 		if l.State == Unreachable {
 			e.at = received // the charge ended at the last sign of life already
 		}
@@ -151,7 +154,8 @@ func (s *Service) observe(ctx context.Context, l *Lease, st *protocol.InstanceSt
 			e = step{event: ReportFailure, code: st.Code, message: st.Reason, exit: st.ExitCode}
 		case Running, Stopping:
 			// It ran, and could not be brought up again.
-			e = step{event: ConfirmStopped, at: when(st.Stopped, now, received, l.RunningSince), code: st.Code, message: st.Reason, exit: st.ExitCode, egress: st.EgressBytes}
+			e = stopStep(ConfirmStopped, l, st.Started, st.Stopped, now, received)
+			e.code, e.message, e.exit, e.egress = st.Code, st.Reason, st.ExitCode, st.EgressBytes
 		case Unreachable:
 			e = step{event: ConfirmStopped, at: received, code: st.Code, message: st.Reason, exit: st.ExitCode, egress: st.EgressBytes}
 		default:
@@ -160,7 +164,8 @@ func (s *Service) observe(ctx context.Context, l *Lease, st *protocol.InstanceSt
 	case protocol.PhaseAbsent:
 		switch {
 		case l.State == Ending:
-			e = step{event: ConfirmAbsent, at: when(st.Stopped, now, received, l.RunningSince), code: l.Code, message: l.Message, exit: l.ExitCode, egress: st.EgressBytes}
+			e = stopStep(ConfirmAbsent, l, st.Started, st.Stopped, now, received)
+			e.code, e.message, e.exit, e.egress = l.Code, l.Message, l.ExitCode, st.EgressBytes
 		case l.State == Failed && !l.Cleaned:
 			return s.clean(ctx, l.ID)
 		default:
@@ -187,6 +192,26 @@ func when(then *protocol.Instant, now protocol.Instant, received, notBefore time
 	return t
 }
 
+// stopStep dates the end of a run. If the host was booted since, its own two
+// dates still tell how long it ran; if not even those are there, the last sign of
+// life counts: what may have been dark is not charged.
+func stopStep(event Event, l *Lease, started, stopped *protocol.Instant, now protocol.Instant, received time.Time) step {
+	e := step{event: event, at: received}
+	switch {
+	case stopped == nil:
+		e.unseen = true
+	case stopped.BootID == now.BootID && stopped.Nanos <= now.Nanos:
+		e.at = when(stopped, now, received, l.RunningSince)
+	case started != nil && started.BootID == stopped.BootID && stopped.Nanos >= started.Nanos && !l.RunningSince.IsZero():
+		if ended := l.RunningSince.Add(time.Duration(stopped.Nanos - started.Nanos)); ended.Before(received) {
+			e.at = ended
+		}
+	default:
+		e.unseen = true
+	}
+	return e
+}
+
 // lookForLost notices leases that a host with a complete report no longer has.
 func (s *Service) lookForLost(ctx context.Context, hostID string, seen map[string]bool) {
 	var lost []*Lease
@@ -210,7 +235,7 @@ func (s *Service) lookForLost(ctx context.Context, hostID string, seen map[strin
 	}
 	s.mu.Unlock()
 	for _, l := range lost {
-		_, err := s.move(ctx, l.ID, step{event: LoseInstance, code: "instance_lost", message: "the host no longer has the instance or its disk"})
+		_, err := s.move(ctx, l.ID, step{event: LoseInstance, unseen: true, code: "instance_lost", message: "the host no longer has the instance or its disk"})
 		if err != nil && !gone(err) {
 			s.Log.WarnContext(ctx, "lose instance", "lease", l.ID, "error", err)
 		}
@@ -233,7 +258,9 @@ func (s *Service) pastRun(ctx context.Context, hostID string, p protocol.PastRun
 	if l == nil || l.Generation != p.Generation || l.State != Running {
 		return
 	}
-	_, err := s.move(ctx, l.ID, step{event: ConfirmStopped, at: when(p.Stopped, now, received, l.RunningSince), code: p.Code, message: "stopped while the control plane was away", egress: p.EgressBytes})
+	e := stopStep(ConfirmStopped, l, &p.Started, p.Stopped, now, received)
+	e.code, e.message, e.egress = p.Code, "stopped while the control plane was away", p.EgressBytes
+	_, err := s.move(ctx, l.ID, e)
 	if err != nil && !gone(err) {
 		s.Log.WarnContext(ctx, "take in past run", "lease", p.LeaseID, "error", err)
 	}
