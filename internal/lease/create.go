@@ -218,9 +218,7 @@ func (s *Service) checkQuota(ctx context.Context, tx *store.Tx, accountID string
 	}
 	have := 0
 	for _, l := range live {
-		if l.State.HoldsCompute() {
-			have += l.Bundle.GPUCount
-		}
+		have += len(l.GPUs)
 	}
 	if q.MaxLeases > 0 && len(live)+1 > q.MaxLeases {
 		return fault.New(fault.TooMany, "quota_leases", "this account has %d leases and may have %d; end one, or ask the operator for more", len(live), q.MaxLeases)

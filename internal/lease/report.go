@@ -168,8 +168,11 @@ func (s *Service) observe(ctx context.Context, l *Lease, st *protocol.InstanceSt
 			e.code, e.message, e.exit, e.egress = l.Code, l.Message, l.ExitCode, st.EgressBytes
 		case l.State == Failed && !l.Cleaned:
 			return s.clean(ctx, l.ID)
-		default:
+		case l.State.Over() || l.State == Accepted:
 			return nil
+		default:
+			// It was asked to stop something, and has nothing of it any more.
+			e = loss()
 		}
 	default:
 		return nil
@@ -212,6 +215,10 @@ func stopStep(event Event, l *Lease, started, stopped *protocol.Instant, now pro
 	return e
 }
 
+func loss() step {
+	return step{event: LoseInstance, unseen: true, code: "instance_lost", message: "the host no longer has the instance or its disk"}
+}
+
 // lookForLost notices leases that a host with a complete report no longer has.
 func (s *Service) lookForLost(ctx context.Context, hostID string, seen map[string]bool) {
 	var lost []*Lease
@@ -235,7 +242,7 @@ func (s *Service) lookForLost(ctx context.Context, hostID string, seen map[strin
 	}
 	s.mu.Unlock()
 	for _, l := range lost {
-		_, err := s.move(ctx, l.ID, step{event: LoseInstance, unseen: true, code: "instance_lost", message: "the host no longer has the instance or its disk"})
+		_, err := s.move(ctx, l.ID, loss())
 		if err != nil && !gone(err) {
 			s.Log.WarnContext(ctx, "lose instance", "lease", l.ID, "error", err)
 		}

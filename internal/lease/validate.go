@@ -41,7 +41,7 @@ func invalid(location, code, format string, args ...any) error {
 
 func checkImage(image string) error {
 	ref := strings.TrimPrefix(image, "cloud://")
-	if len(ref) > 512 || !imageRef.MatchString(ref) {
+	if len(ref) > 512 || !imageRef.MatchString(ref) || strings.Contains(ref, "//") {
 		return invalid("body.image", "invalid_image", "image %q is not an image reference: write it like \"pytorch/pytorch:2.8.0\" or \"cloud://digits:1\"", image)
 	}
 	return nil

@@ -149,6 +149,7 @@ func TestWhatATemplateNeedsIsComparedWithTheOffer(t *testing.T) {
 		h.inventory = false
 		h.gpus[0].MaxCUDA, h.gpus[0].Driver = "11.0", "450.0"
 	})
+	w.jump(time.Second) // the self-test is another
 	w.beat(h)
 	q, err := w.quote(w.ada, h, 1)
 	if err != nil {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -51,6 +52,7 @@ type world struct {
 	now     time.Time
 	elapsed time.Duration
 	hosts   map[string]*fakeHost
+	joined  []*fakeHost // in order
 	steps   int
 }
 
@@ -210,6 +212,7 @@ func (w *world) join(n int) *fakeHost {
 	}
 	w.mu.Lock()
 	w.hosts[h.id] = h
+	w.joined = append(w.joined, h)
 	w.mu.Unlock()
 	w.beat(h)
 	if w.free() < n {
@@ -262,10 +265,7 @@ func (w *world) pass(d time.Duration) {
 		w.mu.Lock()
 		w.steps++
 		steps := w.steps
-		hosts := make([]*fakeHost, 0, len(w.hosts))
-		for _, h := range w.hosts {
-			hosts = append(hosts, h)
-		}
+		hosts := slices.Clone(w.joined)
 		w.mu.Unlock()
 		for _, h := range hosts {
 			w.beat(h)
