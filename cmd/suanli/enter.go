@@ -84,7 +84,16 @@ func execCommand() *cobra.Command {
 			}
 			defer conn.Close()
 			if !wantsJSON(cmd) {
-				return runInside(cmd, conn, args[1:])
+				// Flags end at the lease's name, so that the command keeps its own; the
+				// customary -- before it is not part of it.
+				command := args[1:]
+				if command[0] == "--" {
+					command = command[1:]
+				}
+				if len(command) == 0 {
+					return usageError{errors.New(tr("name a command to run"))}
+				}
+				return runInside(cmd, conn, command)
 			}
 			out, side := cmd.OutOrStdout(), cmd.ErrOrStderr()
 			stdout, stderr := &strings.Builder{}, &strings.Builder{}
