@@ -128,7 +128,8 @@ func (s *Service) effects(ctx context.Context, tx *store.Tx, l *Lease, from Stat
 		l.Generation++
 	case RequestRestart:
 		l.Generation++
-		if err := s.Money.StopCompute(ctx, tx, l.ID, st.at); err != nil {
+		// From its last sign of life on the old run is not charged: it may be gone.
+		if err := s.Money.StopCompute(ctx, tx, l.ID, time.Time{}); err != nil {
 			return err
 		}
 	case RequestStart:

@@ -87,7 +87,7 @@ func (a *API) getBalance(ctx context.Context, p account.Principal, _ *none) (*bo
 	}}, nil
 }
 
-func (a *API) getBill(ctx context.Context, p account.Principal, in *leasePath) (*body[api.Bill], error) {
+func (a *API) getBill(ctx context.Context, p account.Principal, in *LeasePath) (*body[api.Bill], error) {
 	id := in.LeaseID
 	if a.Leases != nil {
 		// By name too; the bill is there before and after the lease.

@@ -28,7 +28,8 @@ type Entrance struct {
 	Open func(ctx context.Context, hostID string, h protocol.StreamHeader) (net.Conn, error)
 }
 
-type leasePath struct {
+// LeasePath names a lease in a path.
+type LeasePath struct {
 	LeaseID string `path:"lease_id" maxLength:"64" doc:"Identifier, or the name of a lease that is not over"`
 }
 
@@ -56,7 +57,7 @@ func (a *API) registerLease() {
 	register(a, operation{ID: "listLeases", Method: http.MethodGet, Path: "/v1/leases", Summary: "List leases, newest first", Tag: tagLease, Action: account.ReadLeases},
 		a.listLeases)
 	register(a, operation{ID: "getLease", Method: http.MethodGet, Path: "/v1/leases/{lease_id}", Summary: "Show a lease", Tag: tagLease, Action: account.ReadLeases},
-		func(ctx context.Context, p account.Principal, in *leasePath) (*body[api.Lease], error) {
+		func(ctx context.Context, p account.Principal, in *LeasePath) (*body[api.Lease], error) {
 			return leaseBody(a.Leases.Resolve(ctx, p, in.LeaseID))
 		})
 	register(a, operation{ID: "updateLease", Method: http.MethodPatch, Path: "/v1/leases/{lease_id}", Summary: "Change a lease's settings", Tag: tagLease, Action: account.WriteLeases, Idempotent: true},
@@ -71,7 +72,7 @@ func (a *API) registerLease() {
 		{"end", "Remove container and disk for good", a.Leases.End},
 	} {
 		register(a, operation{ID: verb.name + "Lease", Method: http.MethodPost, Path: "/v1/leases/{lease_id}/" + verb.name, Summary: verb.summary, Tag: tagLease, Action: account.WriteLeases, Idempotent: true},
-			func(ctx context.Context, p account.Principal, in *leasePath) (*body[api.Lease], error) {
+			func(ctx context.Context, p account.Principal, in *LeasePath) (*body[api.Lease], error) {
 				return leaseBody(verb.do(ctx, p, in.LeaseID))
 			})
 	}
@@ -179,7 +180,7 @@ func cut(s string) (k, v string, ok bool) {
 }
 
 func (a *API) updateLease(ctx context.Context, p account.Principal, in *struct {
-	leasePath
+	LeasePath
 	Body api.LeaseUpdate
 }) (*body[api.Lease], error) {
 	u := lease.Update{Name: in.Body.Name, Labels: in.Body.Labels, Deadline: in.Body.StopAt}
@@ -190,7 +191,7 @@ func (a *API) updateLease(ctx context.Context, p account.Principal, in *struct {
 	return leaseBody(a.Leases.Change(ctx, p, in.LeaseID, u))
 }
 
-func (a *API) leaseHistory(ctx context.Context, p account.Principal, in *leasePath) (*body[page[api.LeaseChange]], error) {
+func (a *API) leaseHistory(ctx context.Context, p account.Principal, in *LeasePath) (*body[page[api.LeaseChange]], error) {
 	l, err := a.Leases.Resolve(ctx, p, in.LeaseID)
 	if err != nil {
 		return nil, err
@@ -268,14 +269,14 @@ func moment(t time.Time) *time.Time {
 	return &t
 }
 
-func (a *API) leaseAccess(ctx context.Context, p account.Principal, in *leasePath) (*body[api.LeaseAccess], error) {
+func (a *API) leaseAccess(ctx context.Context, p account.Principal, in *LeasePath) (*body[api.LeaseAccess], error) {
 	l, err := a.Leases.Resolve(ctx, p, in.LeaseID)
 	if err != nil {
 		return nil, err
 	}
 	if l.AccountID != p.AccountID {
 		// An operator may see a lease; its secrets are its account's alone.
-		return nil, fault.New(fault.Forbidden, "forbidden", "only lease %s's own account may enter it", l.ID)
+		return nil, fault.New(fault.Forbidden, "own_account_only", "only lease %s's own account may enter it", l.ID)
 	}
 	spec, err := a.Leases.Settings(l)
 	if err != nil {
@@ -301,7 +302,7 @@ func (a *API) leaseAccess(ctx context.Context, p account.Principal, in *leasePat
 }
 
 func (a *API) leaseLogs(w http.ResponseWriter, r *http.Request, p account.Principal, in *struct {
-	leasePath
+	LeasePath
 	Follow bool `query:"follow" doc:"Go on until it ends"`
 	Tail   int  `query:"tail" minimum:"0" maximum:"1000000" doc:"Last lines; 0: all"`
 }) error {
@@ -311,7 +312,7 @@ func (a *API) leaseLogs(w http.ResponseWriter, r *http.Request, p account.Princi
 		return err
 	}
 	if l.AccountID != p.AccountID {
-		return fault.New(fault.Forbidden, "forbidden", "only lease %s's own account may read what it printed", l.ID)
+		return fault.New(fault.Forbidden, "own_account_only", "only lease %s's own account may read what it printed", l.ID)
 	}
 	s, err := a.Entrance.Open(ctx, l.HostID, protocol.StreamHeader{Kind: protocol.StreamLogs, LeaseID: l.ID, Logs: protocol.LogOptions{Follow: in.Follow, Tail: in.Tail}})
 	if err != nil {

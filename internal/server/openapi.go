@@ -11,6 +11,9 @@ import (
 
 	"suanli.dev/internal/account"
 	"suanli.dev/internal/billing"
+	"suanli.dev/internal/catalog"
+	"suanli.dev/internal/fleet"
+	"suanli.dev/internal/lease"
 )
 
 // Document returns the OpenAPI document of a server with every subject,
@@ -32,7 +35,9 @@ func Document(version string) ([]byte, error) {
 // everything has each service, none of them usable: describing the endpoints
 // calls none.
 func everything() Services {
-	return Services{Accounts: &account.Service{}, Billing: &billing.Service{}}
+	return Services{
+		Accounts: &account.Service{}, Catalog: &catalog.Catalog{}, Fleet: &fleet.Service{}, Billing: &billing.Service{}, Leases: &lease.Service{}, Entrance: &Entrance{},
+	}
 }
 
 func (s *Server) humaConfig() huma.Config {
