@@ -276,7 +276,7 @@ func (s *Service) Abandon(ctx context.Context, p account.Principal, hostID strin
 			errs = append(errs, s.clean(ctx, l.ID))
 			continue
 		}
-		_, err := s.move(ctx, l.ID, step{event: AbandonHost, at: lastSeen, code: "host_abandoned", message: "the host was given up by the operator", by: p})
+		_, err := s.move(ctx, l.ID, step{event: AbandonHost, at: lastSeen, egress: s.egressOf(l.ID), code: "host_abandoned", message: "the host was given up by the operator", by: p})
 		errs = append(errs, err)
 	}
 	return errors.Join(errs...)
