@@ -19,7 +19,6 @@ import (
 // SimulatedUUIDPrefix begins the UUID of every simulated GPU; no real one has it.
 const SimulatedUUIDPrefix = "GPU-51300000-"
 
-
 //go:embed machines/*.json
 var machines embed.FS
 
