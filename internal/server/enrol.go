@@ -25,10 +25,10 @@ func (c *Cloud) enrol(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	reply.Authority = c.Authority.Certificate()
-	if reply.Tunnel = c.cfg.AgentAddress; reply.Tunnel == "" {
-		// The machine has just reached this address, so it can again.
-		reply.Tunnel = r.Host
-	}
+	// Empty: the machine has just reached this cloud by some address, and goes on
+	// with that one. The request's Host would not do: it is the name in the
+	// certificate, which is nobody's address.
+	reply.Tunnel = c.cfg.AgentAddress
 	w.Header().Set("Content-Type", "application/json")
 	if err := json.NewEncoder(w).Encode(reply); err != nil {
 		c.log.WarnContext(r.Context(), "answer an enrolment", "host", reply.HostID, "error", err)
