@@ -187,7 +187,10 @@ func hostCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return c.RemoveHost(cmd.Context(), args[0])
+			if err := c.RemoveHost(cmd.Context(), args[0]); err != nil {
+				return err
+			}
+			return done(cmd, map[string]string{"id": args[0]}, "host %s is removed", args[0])
 		},
 	}
 	cmd.AddCommand(join, list, show, setPrice, maintenance, remove,

@@ -28,8 +28,16 @@ import (
 func settingFlags(cmd *cobra.Command) {
 	cmd.Flags().String("config", "", tr("configuration file (YAML)"))
 	for _, s := range config.Settings() {
-		cmd.Flags().String(s.Flag(), "", s.Doc+" "+tr("(default %q)", s.Default))
+		cmd.Flags().String(s.Flag(), "", settingDoc(s)+" "+tr("(default %q)", s.Default))
 	}
+}
+
+// settingDoc says what a setting does, in the language chosen.
+func settingDoc(s config.Setting) string {
+	if chinese {
+		return s.DocZH
+	}
+	return s.Doc
 }
 
 // settings reads the configuration that the command line asks for.
@@ -215,7 +223,9 @@ func agentCommand() *cobra.Command {
 			if err := agent.WriteIdentity(dir, id); err != nil {
 				return err
 			}
-			say(cmd, "joined as host %s", id.HostID)
+			if err := done(cmd, map[string]string{"host_id": id.HostID}, "joined as host %s", id.HostID); err != nil {
+				return err
+			}
 			return runAgent(cmd.Context(), cfg, dir, id, newLog(cfg, cmd.ErrOrStderr()))
 		},
 	}
@@ -257,7 +267,7 @@ func configCommand() *cobra.Command {
 			}
 			t := newTable(tr("SETTING"), tr("VALUE"), tr("WHAT IT DOES"))
 			for _, s := range config.Settings() {
-				t.add(s.Key, values[s.Key], s.Doc)
+				t.add(s.Key, values[s.Key], settingDoc(s))
 			}
 			t.print(cmd.OutOrStdout())
 			for _, w := range cfg.Warnings() {

@@ -59,6 +59,7 @@ type Setting struct {
 	Key     string // in the file: snake_case; the flag is the same with dashes
 	Default string
 	Doc     string
+	DocZH   string // Doc in Simplified Chinese
 	parse   func(*Config, string) error
 	show    func(*Config) string
 }
@@ -127,6 +128,14 @@ func rate(key, def, doc string, field func(*Config) *money.Rate) Setting {
 
 // Settings lists everything that can be set, in the order of the documents.
 func Settings() []Setting {
+	list := settings()
+	for i := range list {
+		list[i].DocZH = chinese[list[i].Key]
+	}
+	return list
+}
+
+func settings() []Setting {
 	return []Setting{
 		text("data_dir", defaultDataDir(), "Folder of everything this machine keeps: database, keys, logs, instances' disks.", func(c *Config) *string { return &c.DataDir }, filled),
 		text("listen", "127.0.0.1:7080", "Address of the HTTP API. Anything but loopback needs tls_cert and tls_key, or a proxy that speaks TLS in front.", func(c *Config) *string { return &c.Listen }, address),
