@@ -119,7 +119,7 @@ func (d *demo) run(ctx context.Context, email, passwordFile string) error {
 	}
 
 	d.next("Enter it by SSH (suanli ssh)")
-	if err := d.inside(l.ID, "echo \"hello from $(hostname): $(nproc) CPUs, $(df -h / | tail -1 | tr -s ' ' | cut -d' ' -f4) of disk free\""); err != nil {
+	if err := d.inside(l.ID, "echo \"hello from $(uname -n): $(nproc) CPUs, $(df -h / | tail -1 | tr -s ' ' | cut -d' ' -f4) of disk free\""); err != nil {
 		return err
 	}
 

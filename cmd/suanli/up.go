@@ -171,7 +171,7 @@ func loopback(address string) string {
 // runAgent runs an agent with an identity until ctx ends.
 func runAgent(ctx context.Context, cfg *config.Config, dir string, id tunnel.Identity, log *slog.Logger) error {
 	c := agent.Config{
-		Dir: dir, HostID: id.HostID, Simulate: cfg.Simulate, DockerHost: cfg.Docker, Isolation: cfg.Isolation, Log: log,
+		Dir: dir, HostID: id.HostID, Simulate: cfg.Simulate, DockerHost: cfg.Docker, Isolation: cfg.Isolation, Table: cfg.FirewallTable, Log: log,
 		Connect: func(ctx context.Context) (agent.Connection, error) {
 			t, err := tunnel.Dial(ctx, tunnel.Config{Identity: id, Log: log})
 			if err != nil {

@@ -18,6 +18,7 @@ var chinese = map[string]string{
 	"docker":                  "容器引擎（Docker 或 Podman 的 API）的地址，例如 unix:///run/docker.sock；留空则使用 DOCKER_HOST 或常见的套接字。",
 	"isolation":               "实例使用的 OCI 运行时，例如 runc 或 runsc；留空则使用引擎的默认值。",
 	"direct_ports":            "ADDRESS:FIRST-LAST，本主机可从外部直接访问的端口；留空则没有，全部流量经由网关。",
+	"firewall_table":          "agent 在 nftables（inet 族）中使用的表名，其中的规则把各实例相互隔开。共用同一网络命名空间的多个 agent 须各用一个表。",
 	"region":                  "未指明地域的主机加入时所属的地域。",
 	"zone":                    "未指明可用区的主机加入时所属的可用区。",
 	"currency":                "价格所用的货币：USD 或 CNY。",
