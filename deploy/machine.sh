@@ -89,7 +89,7 @@ start_engine() {
 	mkdir -p "$dir"
 	# In a session of its own, so that Ctrl-C reaches it by way of stop_engine only.
 	as_root setsid dockerd --data-root "$dir/data" --exec-root "$dir/exec" --pidfile "$dir/engine.pid" \
-		--host "unix://$dir/engine.sock" >"$dir/engine.log" 2>&1 </dev/null &
+		--host "unix://$dir/engine.sock" >>"$dir/engine.log" 2>&1 </dev/null &
 	for ((i = 0; i < 120; i++)); do
 		if answers "$dir/engine.sock"; then return 0; fi
 		if ((i > 4)) && ! kill -0 $! 2>/dev/null; then break; fi
@@ -100,16 +100,46 @@ start_engine() {
 	return 1
 }
 
+# gone PID waits up to 20 s for a process to end. One that nobody has waited for
+# counts as ended: the first process of a container does not always do that.
+gone() {
+	local i
+	for ((i = 0; i < 100; i++)); do
+		grep -qs '^State:[[:space:]]*[^ZX]' "/proc/$1/status" || return 0
+		sleep 0.2
+	done
+	return 1
+}
+
 # stop_engine DIR stops the engine of start_engine, with all that runs in it.
 stop_engine() {
-	local dir=$1 pid i
-	pid=$(cat "$dir/engine.pid" 2>/dev/null) || return 0
-	as_root kill "$pid" 2>/dev/null || return 0
-	for ((i = 0; i < 80; i++)); do
-		[ -d "/proc/$pid" ] || return 0
-		sleep 0.25
+	local dir=$1 file pid p
+	[ -d "$dir" ] || return 0
+	for file in "$dir/engine.pid" "$dir/exec/containerd/containerd.pid"; do
+		pid=$(cat "$file" 2>/dev/null) && as_root kill "$pid" 2>/dev/null || continue
+		gone "$pid" || as_root kill -9 "$pid" 2>/dev/null || true
 	done
-	as_root kill -9 "$pid" 2>/dev/null || true
+	# What an engine that was killed has left behind.
+	for p in /proc/[0-9]*; do
+		if tr '\0' ' ' <"$p/cmdline" 2>/dev/null | grep -qF -- "-address $dir/exec/"; then
+			as_root kill -9 "${p#/proc/}" 2>/dev/null || true
+		fi
+	done
+}
+
+# kill_engine DIR kills the engine of start_engine without warning and starts it
+# again, as after a crash.
+kill_engine() {
+	local dir=$1 pid containerd=$1/exec/containerd/containerd.pid
+	pid=$(cat "$dir/engine.pid")
+	as_root kill -9 "$pid"
+	gone "$pid"
+	# The kernel ends containerd with it. Where the first process does not wait
+	# for it, its number stays taken and the next engine would wait for it in vain.
+	if pid=$(cat "$containerd" 2>/dev/null) && gone "$pid"; then
+		as_root rm -f "$containerd"
+	fi
+	start_engine "$dir"
 }
 
 # remove_tree DIR unmounts whatever is mounted below DIR and removes it.

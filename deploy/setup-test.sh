@@ -9,6 +9,8 @@
 #
 #   SUANLI_TEST_POSTGRES  URL of a database to make schemas in
 #   SUANLI_TEST_DOCKER    address of a container engine's API
+#   SUANLI_TEST_ENGINE_RESTART  program that kills that engine and starts it
+#                         again; set for a private engine only
 #
 # Either may be set beforehand, and is then used as it is; an engine that runs
 # already is used, too. Where something cannot be had, this says so, and the
@@ -101,6 +103,9 @@ if [ -z "${SUANLI_TEST_DOCKER:-}" ]; then
 		say "no container engine runs, and only root can start one: the tests on it skip (sudo make test runs them)"
 	elif command -v dockerd >/dev/null 2>&1 && start_engine "$dir/engine"; then
 		export SUANLI_TEST_DOCKER="unix://$dir/engine/engine.sock"
+		printf '#!/usr/bin/env bash\nset -eu\n. "%s"\nkill_engine "%s"\n' "$here/machine.sh" "$dir/engine" >"$dir/restart-engine"
+		chmod 755 "$dir/restart-engine"
+		export SUANLI_TEST_ENGINE_RESTART="$dir/restart-engine"
 	else
 		say "there is no container engine: the tests on it skip"
 	fi

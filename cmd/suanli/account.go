@@ -117,8 +117,10 @@ func logoutCommand() *cobra.Command {
 					}
 				}
 			}
-			say(cmd, "signed out")
-			return writeSignIn(signIn{})
+			if err := writeSignIn(signIn{}); err != nil {
+				return err
+			}
+			return done(cmd, map[string]bool{"signed_out": true}, "signed out")
 		},
 	}
 }
@@ -253,7 +255,10 @@ func keyCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return c.DeleteAPIKey(cmd.Context(), args[0])
+			if err := c.DeleteAPIKey(cmd.Context(), args[0]); err != nil {
+				return err
+			}
+			return done(cmd, map[string]string{"id": args[0]}, "key %s is revoked", args[0])
 		},
 	}
 	sshAdd := &cobra.Command{

@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -74,14 +75,47 @@ func printBill(cmd *cobra.Command, b *api.Bill) {
 		return at.Local().Format("01-02 15:04:05.000")
 	}
 	for _, l := range b.Lines {
-		t.add(l.Meter, when(l.Start), when(l.End), l.Used, l.Charged, l.Rate.Display()+" / "+l.RateUnit, l.Amount)
+		t.add(word(l.Meter), when(l.Start), when(l.End), fmt.Sprintf("%d %s", l.Used, word(l.Unit)), fmt.Sprintf("%d %s", l.Charged, word(l.Unit)), l.Rate.Display()+" / "+word(l.RateUnit), l.Amount.Display())
 	}
-	t.add(tr("total"), "", "", "", "", b.Currency, b.Total)
+	t.add(tr("total"), "", "", "", "", b.Currency, b.Total.Display())
 	t.print(cmd.OutOrStdout())
 	for _, l := range b.Lines {
-		say(cmd, "  %s", l.Words)
+		say(cmd, "  %s", explain(l, b))
 	}
 	say(cmd, "Of this the provider earns %s and the cloud keeps %s.", b.ProviderShare, b.Commission)
+}
+
+// explain says a line of a bill in a sentence. The API's own words are English;
+// in another language they are made from the line's fields.
+func explain(l api.BillLine, b *api.Bill) string {
+	if !chinese {
+		return l.Words
+	}
+	var what string
+	switch l.Meter {
+	case "compute":
+		what = fmt.Sprintf("运行 %d 秒", l.Used)
+		if l.Charged != l.Used {
+			what += fmt.Sprintf("，按 %d 秒计费（含最短计费时长和按粒度进位）", l.Charged)
+		}
+	case "storage":
+		what = fmt.Sprintf("保留磁盘，共 %d GiB·秒", l.Used)
+		if l.Start != nil && l.End != nil {
+			what = fmt.Sprintf("%s 至 %s 保留磁盘，共 %d GiB·秒（月价按当月实际时长折算）", l.Start.Local().Format(time.DateTime), l.End.Local().Format(time.DateTime), l.Used)
+		}
+	case "egress":
+		what = fmt.Sprintf("向外发送 %d 字节（1 GB 为 1,000,000,000 字节）", l.Used)
+	default:
+		return l.Words
+	}
+	what += fmt.Sprintf("，单价 %s %s/%s：合计 %s %s", l.Rate.Display(), b.Currency, word(l.RateUnit), l.Amount.Display(), b.Currency)
+	if l.Open {
+		what += "，仍在计费"
+	}
+	if b.Simulated {
+		what += "（模拟）"
+	}
+	return what
 }
 
 func depositCommand() *cobra.Command {

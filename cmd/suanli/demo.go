@@ -25,7 +25,18 @@ func demoCommand() *cobra.Command {
 		Use: "demo URL", Short: tr("A guided first rental on a running cloud: search, quote, rent, work, stop, bill"), Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			d := &demo{cmd: cmd, url: args[0], script: script}
-			return d.run(cmd.Context(), email, passwordFile)
+			if !wantsJSON(cmd) {
+				return d.run(cmd.Context(), email, passwordFile)
+			}
+			// What it tells on the way goes to the side; the bill is the result.
+			out := cmd.OutOrStdout()
+			cmd.SetOut(cmd.ErrOrStderr())
+			err := d.run(cmd.Context(), email, passwordFile)
+			cmd.SetOut(out)
+			if err != nil {
+				return err
+			}
+			return printJSON(cmd, d.bill)
 		},
 	}
 	cmd.Flags().StringVar(&email, "email", "admin@localhost", tr("e-mail address of an operator"))
@@ -41,6 +52,7 @@ type demo struct {
 	script string
 	c      *api.Client
 	step   int
+	bill   *api.Bill
 }
 
 func (d *demo) next(english string, args ...any) {
@@ -131,6 +143,7 @@ func (d *demo) run(ctx context.Context, email, passwordFile string) error {
 	if err != nil {
 		return err
 	}
+	d.bill = bill
 	printBill(d.cmd, bill)
 	books, err := d.c.VerifyLedger(ctx)
 	if err != nil {

@@ -137,5 +137,6 @@ func newRoot() *cobra.Command {
 	add("account", loginCommand(), logoutCommand(), accountCommand(), keyCommand(), balanceCommand(), billCommand())
 	add("operate", upCommand(), serverCommand(), configCommand(), doctorCommand(), backupCommand(), restoreCommand(),
 		ledgerCommand(), depositCommand(), imageCommand(), openapiCommand(), demoCommand())
+	finish(root)
 	return root
 }

@@ -198,8 +198,7 @@ func backupCommand() *cobra.Command {
 			if err := backup(cmd.Context(), cfg, args[0]); err != nil {
 				return err
 			}
-			say(cmd, "backup written to %s; it holds the master key, so keep it secret", args[0])
-			return nil
+			return done(cmd, map[string]string{"file": args[0]}, "backup written to %s; it holds the master key, so keep it secret", args[0])
 		},
 	}
 	settingFlags(cmd)
@@ -283,8 +282,7 @@ func restoreCommand() *cobra.Command {
 			if err := restore(cfg.DataDir, args[0]); err != nil {
 				return err
 			}
-			say(cmd, "%s is restored; start the cloud with suanli up", cfg.DataDir)
-			return nil
+			return done(cmd, map[string]string{"data_dir": cfg.DataDir}, "%s is restored; start the cloud with suanli up", cfg.DataDir)
 		},
 	}
 	settingFlags(cmd)

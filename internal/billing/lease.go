@@ -119,11 +119,19 @@ func (s *Service) CheckFunds(ctx context.Context, tx *store.Tx, leaseID string) 
 // A moment before the end of an earlier run counts as that end, one in the future
 // as now.
 func (s *Service) StartCompute(ctx context.Context, tx *store.Tx, leaseID string, at time.Time) error {
-	return s.start(ctx, tx, leaseID, pricing.Compute, at)
+	return s.start(ctx, tx, leaseID, pricing.Compute, at, false)
+}
+
+// ResumeCompute is StartCompute for a run that goes on after a break that was not
+// the renter's doing, such as a host that was silent: the run has no second
+// minimum charge, and is rounded as one.
+func (s *Service) ResumeCompute(ctx context.Context, tx *store.Tx, leaseID string, at time.Time) error {
+	return s.start(ctx, tx, leaseID, pricing.Compute, at, true)
 }
 
 // StopCompute says that a lease's instance was confirmed not to run since a
-// moment, or was last seen at it, and posts what is due. If it is not running, or
+// moment, or was last seen at it, and posts what is due. The zero time stands for
+// the last sign of life that there was. If it is not running, or
 // the same moment was reported before, nothing changes. A moment before the run's
 // start counts as its start, one in the future as now.
 func (s *Service) StopCompute(ctx context.Context, tx *store.Tx, leaseID string, at time.Time) error {
@@ -133,7 +141,7 @@ func (s *Service) StopCompute(ctx context.Context, tx *store.Tx, leaseID string,
 // StartStorage says that a lease's disk is kept from a moment on. The rules are
 // those of StartCompute; what is kept before the first run is not charged.
 func (s *Service) StartStorage(ctx context.Context, tx *store.Tx, leaseID string, at time.Time) error {
-	return s.start(ctx, tx, leaseID, pricing.Storage, at)
+	return s.start(ctx, tx, leaseID, pricing.Storage, at, false)
 }
 
 // StopStorage says that a lease's disk is gone since a moment. The rules are
@@ -142,7 +150,7 @@ func (s *Service) StopStorage(ctx context.Context, tx *store.Tx, leaseID string,
 	return s.stop(ctx, tx, leaseID, pricing.Storage, at)
 }
 
-func (s *Service) start(ctx context.Context, tx *store.Tx, leaseID string, m pricing.Meter, at time.Time) error {
+func (s *Service) start(ctx context.Context, tx *store.Tx, leaseID string, m pricing.Meter, at time.Time, resumes bool) error {
 	a, _, l, err := s.lockLease(ctx, tx, leaseID)
 	if err != nil {
 		return err
@@ -162,8 +170,12 @@ func (s *Service) start(ctx context.Context, tx *store.Tx, leaseID string, m pri
 	if !l.ended.IsZero() {
 		return fault.New(fault.Conflict, "lease_ended", "lease %s has ended; nothing of it can start", leaseID)
 	}
-	if _, err := tx.Exec(ctx, `INSERT INTO billing_intervals (lease_id, meter, number, asked_start, start_at, asked_end, end_at, limit_at, limit_reason) VALUES (?, ?, ?, ?, ?, 0, 0, 0, '')`,
-		leaseID, string(m), number, store.Micros(at), store.Micros(start)); err != nil {
+	flag := int64(0)
+	if resumes {
+		flag = 1
+	}
+	if _, err := tx.Exec(ctx, `INSERT INTO billing_intervals (lease_id, meter, number, asked_start, start_at, asked_end, end_at, limit_at, limit_reason, resumes) VALUES (?, ?, ?, ?, ?, 0, 0, 0, '', ?)`,
+		leaseID, string(m), number, store.Micros(at), store.Micros(start), flag); err != nil {
 		return fmt.Errorf("start %s of lease %s: %w", m, leaseID, err)
 	}
 	s.changed(a.id)
@@ -174,6 +186,12 @@ func (s *Service) stop(ctx context.Context, tx *store.Tx, leaseID string, m pric
 	a, open, l, err := s.lockLease(ctx, tx, leaseID)
 	if err != nil {
 		return err
+	}
+	if at.IsZero() {
+		at = latest(l.confirmed, s.lastAlive(l.id))
+		if i := l.openInterval(m); i != nil {
+			at = latest(at, i.start)
+		}
 	}
 	at = at.UTC().Truncate(time.Microsecond)
 	for _, i := range l.intervals {

@@ -43,7 +43,7 @@ func usageUntil(l *leaseRow, at, seen, starting time.Time) pricing.Usage {
 				end = i.start
 			}
 		}
-		u.Compute = append(u.Compute, pricing.Interval{Start: i.start, End: end})
+		u.Compute = append(u.Compute, pricing.Interval{Start: i.start, End: end, Resumes: i.resumes})
 	}
 	if first.IsZero() {
 		return pricing.Usage{} // never ran, never charged

@@ -73,6 +73,9 @@ func readSimulated(path string) ([]protocol.GPU, error) {
 	if err := json.Unmarshal(b, &gpus); err != nil {
 		return nil, fmt.Errorf("read the simulated GPUs: %w", err)
 	}
+	for i := range gpus {
+		gpus[i].Index = i // a container counts the devices that it was given from 0
+	}
 	return gpus, nil
 }
 

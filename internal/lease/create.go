@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"maps"
 	"slices"
 	"time"
@@ -61,7 +62,7 @@ func (s *Service) Price(ctx context.Context, p account.Principal, r QuoteRequest
 		RunSeconds: int64(r.RunFor / time.Second), Simulated: offer.Simulated,
 	}, now)
 	if err != nil {
-		return nil, err
+		return nil, invalid("body", "cannot_price", "this cannot be priced: %v; ask for less", err)
 	}
 	q := &Quote{ID: ident.New(ident.Quote), AccountID: p.AccountID, Offer: offer, Request: r, Price: price, CreatedAt: now, ValidUntil: now.Add(s.QuoteValid)}
 	err = s.DB.Update(ctx, func(ctx context.Context, tx *store.Tx) error { return insertQuote(ctx, tx, q) })
@@ -110,21 +111,27 @@ func (s *Service) Accept(ctx context.Context, p account.Principal, c Create) (*L
 		if !now.Before(q.ValidUntil) {
 			return fault.New(fault.Gone, "quote_expired", "quote %s was valid until %s; ask for a new one", q.ID, q.ValidUntil.Format(time.RFC3339))
 		}
-		if err := s.checkQuota(ctx, tx, p.AccountID, quota, q.Offer.GPUCount); err != nil {
-			return err
-		}
 		if l, err = s.build(p, q, c, now); err != nil {
 			return err
 		}
+		var direct []int
+		if q.Offer.DirectPorts {
+			direct = c.Ports // the gateway reaches them on any host
+		}
 		a, err := s.Capacity.Reserve(ctx, tx, fleet.Reservation{
 			LeaseID: l.ID, HostID: q.Offer.HostID, GPUModel: q.Offer.GPUModel, GPUCount: q.Offer.GPUCount,
-			CPUMillis: q.Offer.CPUMillis, MemoryMiB: q.Offer.MemoryMiB, DiskGiB: q.Request.DiskGiB, Ports: c.Ports,
+			CPUMillis: q.Offer.CPUMillis, MemoryMiB: q.Offer.MemoryMiB, DiskGiB: q.Request.DiskGiB, Ports: direct,
 		})
 		if err != nil {
 			return err
 		}
 		l.GPUs, l.ProviderID, l.Simulated, l.Bundle.DirectPorts = a.GPUs, a.ProviderID, a.Simulated, a.DirectPorts
 		if err := s.Money.BeginLease(ctx, tx, billing.Terms{LeaseID: l.ID, AccountID: l.AccountID, ProviderID: l.ProviderID, Quote: l.Price, Simulated: l.Simulated, SpendingCap: l.SpendingCap}); err != nil {
+			return err
+		}
+		// After BeginLease, which has locked the account: of two that are accepted
+		// at the same time the second counts the first.
+		if err := s.checkQuota(ctx, tx, p.AccountID, quota, q.Offer.GPUCount); err != nil {
 			return err
 		}
 		if err := insertLease(ctx, tx, l); err != nil {
@@ -211,9 +218,7 @@ func (s *Service) checkQuota(ctx context.Context, tx *store.Tx, accountID string
 	}
 	have := 0
 	for _, l := range live {
-		if l.State.HoldsCompute() {
-			have += l.Bundle.GPUCount
-		}
+		have += len(l.GPUs)
 	}
 	if q.MaxLeases > 0 && len(live)+1 > q.MaxLeases {
 		return fault.New(fault.TooMany, "quota_leases", "this account has %d leases and may have %d; end one, or ask the operator for more", len(live), q.MaxLeases)
@@ -328,7 +333,8 @@ type Update struct {
 }
 
 // Change applies an update. Each field is its own column, so that it cannot
-// undo a state that changes at the same time.
+// undo a state that changes at the same time; the version grows, so that the
+// view in memory knows which of the two came later.
 func (s *Service) Change(ctx context.Context, p account.Principal, id string, u Update) (*Lease, error) {
 	now := s.Clock()
 	check := Create{}
@@ -373,10 +379,11 @@ func (s *Service) Change(ctx context.Context, p account.Principal, id string, u 
 		if u.Idle != nil {
 			errs = append(errs, set("idle_seconds", int64(u.Idle.After/time.Second)), set("idle_gpu_percent", u.Idle.GPUPercent), set("idle_cpu_percent", u.Idle.CPUPercent))
 		}
-		for _, err := range errs {
-			if err != nil {
-				return err
-			}
+		if err := errors.Join(errs...); err != nil {
+			return err
+		}
+		if _, err := tx.Exec(ctx, `UPDATE lease SET version=version+1 WHERE id=?`, l.ID); err != nil {
+			return err
 		}
 		return s.Tenants.Audit(ctx, tx, p, "lease.change", l.ID, u)
 	})
@@ -387,15 +394,7 @@ func (s *Service) Change(ctx context.Context, p account.Principal, id string, u 
 	if err != nil {
 		return nil, err
 	}
-	s.adopt(fresh[0])
+	s.track(fresh[0])
+	s.kick()
 	return fresh[0], nil
-}
-
-// adopt takes settings that are not state into the tracked view.
-func (s *Service) adopt(l *Lease) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if t := s.live[l.ID]; t != nil && t.lease.version == l.version {
-		t.lease = l
-	}
 }

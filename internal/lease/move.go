@@ -15,6 +15,8 @@ import (
 type step struct {
 	event   Event
 	at      time.Time // when it happened, for money; zero: now
+	unseen  bool      // when an instance stopped is not known: its last sign of life counts
+	since   time.Time // when the present run began, if that is not at
 	code    string
 	message string
 	exit    *int
@@ -31,7 +33,7 @@ func (s *Service) move(ctx context.Context, leaseID string, st step) (*Lease, er
 	if st.at.IsZero() || st.at.After(now) {
 		st.at = now
 	}
-	var l *Lease
+	var l, unmoved *Lease
 	var change Change
 	apply := func(ctx context.Context, tx *store.Tx) error {
 		var err error
@@ -41,10 +43,12 @@ func (s *Service) move(ctx context.Context, leaseID string, st step) (*Lease, er
 		from := l.State
 		to, ok := from.Next(st.event)
 		if !ok {
+			unmoved = l
 			return refused(l, st.event)
 		}
-		l.State, l.ChangedAt = to, now
-		l.Code, l.Message = st.code, st.message
+		if to != from {
+			l.State, l.ChangedAt, l.Code, l.Message = to, now, st.code, st.message
+		}
 		if st.exit != nil || st.event == ConfirmRunning {
 			l.ExitCode = st.exit
 		}
@@ -68,6 +72,9 @@ func (s *Service) move(ctx context.Context, leaseID string, st step) (*Lease, er
 		err = s.DB.Update(ctx, apply)
 	}
 	if err != nil {
+		if unmoved != nil {
+			s.track(unmoved) // what is in memory may be behind, as when another replica moved it
+		}
 		return nil, err
 	}
 	s.track(l)
@@ -81,7 +88,12 @@ func (s *Service) move(ctx context.Context, leaseID string, st step) (*Lease, er
 // effects is what a transition does to capacity and money.
 func (s *Service) effects(ctx context.Context, tx *store.Tx, l *Lease, from State, st step, now time.Time) error {
 	if st.egress > 0 {
-		if err := s.Money.RecordEgress(ctx, tx, l.ID, st.egress, now); err != nil {
+		err := s.Money.RecordEgress(ctx, tx, l.ID, st.egress, now)
+		if f, ok := fault.As(err); ok && f.Code == "egress_implausible" {
+			// A host that counts wrongly is not paid for it, and must not keep the
+			// lease from stopping either.
+			s.Log.WarnContext(ctx, "egress not believed", "lease", l.ID, "host", l.HostID, "error", err)
+		} else if err != nil {
 			return err
 		}
 	}
@@ -89,18 +101,29 @@ func (s *Service) effects(ctx context.Context, tx *store.Tx, l *Lease, from Stat
 	// moment that its host dated, or at its last sign of life.
 	switch st.event {
 	case ConfirmStopped, ConfirmAbsent, LoseHost, LoseInstance, AbandonHost, ReportFailure:
-		if err := s.Money.StopCompute(ctx, tx, l.ID, st.at); err != nil {
+		at := st.at
+		if st.unseen {
+			at = time.Time{}
+		}
+		if err := s.Money.StopCompute(ctx, tx, l.ID, at); err != nil {
 			return err
 		}
 		l.RunningSince = time.Time{}
 	case ConfirmRunning:
-		if err := s.Money.StartCompute(ctx, tx, l.ID, st.at); err != nil {
+		start := s.Money.StartCompute
+		if from == Unreachable {
+			start = s.Money.ResumeCompute // the same run: its renter started it once
+		}
+		if err := start(ctx, tx, l.ID, st.at); err != nil {
 			return err
 		}
 		if err := s.Money.StartStorage(ctx, tx, l.ID, st.at); err != nil {
 			return err
 		}
 		l.RunningSince = st.at
+		if !st.since.IsZero() {
+			l.RunningSince = st.since
+		}
 	case RequestStop, RequestEnd, Outbid:
 		l.Generation++
 	case RequestRestart:
@@ -109,6 +132,9 @@ func (s *Service) effects(ctx context.Context, tx *store.Tx, l *Lease, from Stat
 			return err
 		}
 	case RequestStart:
+		if !l.Deadline.IsZero() && !l.Deadline.After(now) {
+			return fault.New(fault.Conflict, "deadline_past", "lease %s was to stop at %s and would stop again at once; change or remove its stop_at first", l.ID, l.Deadline.Format(time.RFC3339))
+		}
 		if err := s.Money.CheckFunds(ctx, tx, l.ID); err != nil {
 			return err
 		}

@@ -18,6 +18,7 @@ type tracked struct {
 	missing  int       // complete reports in a row without it
 	attempts int       // commands in a row that did not succeed
 	next     time.Time // no command before this
+	since    time.Time // when this process began to look after it
 }
 
 // track keeps l as the present view of the lease, or forgets it when it is done.
@@ -30,7 +31,7 @@ func (s *Service) track(l *Lease) {
 		return
 	}
 	if t == nil {
-		s.live[l.ID] = &tracked{lease: l}
+		s.live[l.ID] = &tracked{lease: l, since: s.Clock()}
 		return
 	}
 	if l.version < t.lease.version {
@@ -77,10 +78,14 @@ func want(s State) protocol.Want {
 func (t *tracked) needsCommand() bool {
 	l, st := t.lease, t.status
 	switch l.State {
-	case Stopped, Unreachable:
+	case Unreachable:
 		return false
 	case Running:
-		return false
+		// It is up already, unless the host was set back to an older state.
+		return st != nil && st.Generation < l.Generation
+	case Stopped:
+		// Nothing is to be done, unless something runs all the same.
+		return st != nil && (st.Phase == protocol.PhaseRunning || st.Phase == protocol.PhaseCreating || st.Phase == protocol.PhasePulling)
 	}
 	if t.accepted < l.Generation {
 		return true
@@ -104,6 +109,9 @@ func (s *Service) Run(ctx context.Context) error {
 	defer tick.Stop()
 	sweep := time.NewTicker(time.Hour)
 	defer sweep.Stop()
+	catchUp := time.NewTicker(catchUpEvery)
+	defer catchUp.Stop()
+	defer s.commanding.Wait()
 	for {
 		select {
 		case <-ctx.Done():
@@ -112,8 +120,52 @@ func (s *Service) Run(ctx context.Context) error {
 		case <-s.wake:
 		case <-sweep.C:
 			s.sweepQuotes(ctx)
+		case <-catchUp.C:
+			s.catchUp(ctx)
 		}
 		s.reconcile(ctx)
+	}
+}
+
+// catchUpEvery is how long a change that another replica made may stay unseen.
+const catchUpEvery = 30 * time.Second
+
+// catchUp takes in what other replicas on the same database have changed.
+func (s *Service) catchUp(ctx context.Context) {
+	var fresh []*Lease
+	err := s.DB.View(ctx, func(ctx context.Context, tx *store.Tx) error {
+		versions, err := selectVersions(ctx, tx)
+		if err != nil {
+			return err
+		}
+		var behind []string
+		s.mu.Lock()
+		for id, version := range versions {
+			if t := s.live[id]; t == nil || t.lease.version < version {
+				behind = append(behind, id)
+			}
+		}
+		for id := range s.live {
+			if _, ok := versions[id]; !ok {
+				behind = append(behind, id) // done by now
+			}
+		}
+		s.mu.Unlock()
+		for _, id := range behind {
+			list, err := selectLeases(ctx, tx, `id=?`, id)
+			if err != nil {
+				return err
+			}
+			fresh = append(fresh, list...)
+		}
+		return nil
+	})
+	if err != nil {
+		s.Log.WarnContext(ctx, "catch up with other replicas", "error", err)
+		return
+	}
+	for _, l := range fresh {
+		s.track(l)
 	}
 }
 
@@ -134,7 +186,7 @@ func (s *Service) reconcile(ctx context.Context) {
 		if !l.Deadline.IsZero() && now.After(l.Deadline) && (l.State == Running || l.State == Unreachable) {
 			late = append(late, l)
 		}
-		if l.State == Provisioning && t.accepted == 0 && t.status == nil && now.Sub(l.CreatedAt) > provisionPatience {
+		if l.State == Provisioning && t.accepted == 0 && t.status == nil && now.Sub(t.since) > provisionPatience {
 			hopeless = append(hopeless, l)
 		}
 		if t.needsCommand() && !now.Before(t.next) && !s.sending[l.HostID] {
@@ -158,8 +210,14 @@ func (s *Service) reconcile(ctx context.Context) {
 	}
 	// One goroutine a host: a host that hangs keeps nobody but itself waiting.
 	for host, list := range due {
-		go func() {
+		s.commanding.Go(func() {
 			defer func() {
+				if p := recover(); p != nil {
+					s.Log.ErrorContext(ctx, "commanding a host panicked", "host", host, "panic", p)
+					for _, t := range list {
+						s.postpone(t)
+					}
+				}
 				s.mu.Lock()
 				delete(s.sending, host)
 				s.mu.Unlock()
@@ -167,7 +225,7 @@ func (s *Service) reconcile(ctx context.Context) {
 			for _, t := range list {
 				s.send(ctx, t)
 			}
-		}()
+		})
 	}
 }
 
@@ -210,7 +268,12 @@ func (s *Service) send(ctx context.Context, t *tracked) {
 		t.next = s.Clock().Add(5 * time.Second)
 		s.mu.Unlock()
 	case res.Code == "bad_spec":
-		if _, err := s.move(ctx, l.ID, step{event: ReportFailure, code: res.Code, message: res.Message}); err != nil {
+		e := ReportFailure
+		if l.State == Starting {
+			e = RequestStop // what ran before a restart may run still
+		}
+		if _, err := s.move(ctx, l.ID, step{event: e, code: res.Code, message: res.Message}); err != nil {
+			s.postpone(t)
 			s.Log.WarnContext(ctx, "record refusal", "lease", l.ID, "error", err)
 		}
 	default:

@@ -17,9 +17,16 @@ const lostAfter = 2
 func (s *Service) OnReport(ctx context.Context, hostID string, r protocol.Report, received time.Time) (desired []protocol.Desired, complete bool, ackedPast int64, err error) {
 	seen := map[string]bool{}
 	var alive []string
+	if err := s.meet(ctx, hostID, r.Instances); err != nil {
+		return nil, false, 0, err
+	}
+	running := map[string]int64{}
 	for i := range r.Instances {
 		st := &r.Instances[i]
 		seen[st.LeaseID] = true
+		if st.Phase == protocol.PhaseRunning {
+			running[st.LeaseID] = st.Generation
+		}
 		s.mu.Lock()
 		t := s.live[st.LeaseID]
 		var l *Lease
@@ -50,6 +57,10 @@ func (s *Service) OnReport(ctx context.Context, hostID string, r protocol.Report
 		s.lookForLost(ctx, hostID, seen)
 	}
 	for _, p := range r.Past {
+		if g, ok := running[p.LeaseID]; ok && g == p.Generation {
+			ackedPast = max(ackedPast, p.ID)
+			continue // it runs again
+		}
 		s.pastRun(ctx, hostID, p, r.Now, received)
 		ackedPast = max(ackedPast, p.ID)
 	}
@@ -68,6 +79,30 @@ func (s *Service) OnReport(ctx context.Context, hostID string, r protocol.Report
 	return desired, complete, ackedPast, nil
 }
 
+// meet makes this process look after leases that a host has and it does not know
+// of, such as one that another replica has accepted a moment ago: the reply's
+// desired state must not leave out what is not over.
+func (s *Service) meet(ctx context.Context, hostID string, instances []protocol.InstanceStatus) error {
+	var unknown []string
+	s.mu.Lock()
+	for _, st := range instances {
+		if s.live[st.LeaseID] == nil {
+			unknown = append(unknown, st.LeaseID)
+		}
+	}
+	s.mu.Unlock()
+	for _, id := range unknown {
+		list, err := s.find(ctx, `id=? AND host_id=? AND cleaned=0`, id, hostID)
+		if err != nil {
+			return err
+		}
+		for _, l := range list {
+			s.track(l)
+		}
+	}
+	return nil
+}
+
 // observe turns one status into at most one event.
 func (s *Service) observe(ctx context.Context, l *Lease, st *protocol.InstanceStatus, now protocol.Instant, received time.Time) error {
 	var e step
@@ -78,7 +113,7 @@ func (s *Service) observe(ctx context.Context, l *Lease, st *protocol.InstanceSt
 			e = step{event: ConfirmRunning, at: when(st.Started, now, received, l.ChangedAt)}
 		case Unreachable:
 			// What it did in the dark is not charged.
-			e = step{event: ConfirmRunning, at: received}
+			e = step{event: ConfirmRunning, at: received, since: when(st.Started, now, received, l.CreatedAt)}
 		default:
 			return nil
 		}
@@ -94,9 +129,11 @@ func (s *Service) observe(ctx context.Context, l *Lease, st *protocol.InstanceSt
 			// is charged like any other.
 			if st.Started != nil && st.Stopped != nil {
 				run := step{event: ConfirmRunning, at: when(st.Started, now, received, l.ChangedAt)}
-				if _, err := s.move(ctx, l.ID, run); err != nil {
+				moved, err := s.move(ctx, l.ID, run)
+				if err != nil {
 					return err
 				}
+				l = moved
 			}
 		case Running, Unreachable, Stopping:
 		default:
@@ -106,7 +143,8 @@ func (s *Service) observe(ctx context.Context, l *Lease, st *protocol.InstanceSt
 		if l.State == Stopping && l.Code != "" {
 			code, message = l.Code, l.Message // why it was asked to stop says more than that it did
 		}
-		e = step{event: ConfirmStopped, at: when(st.Stopped, now, received, l.RunningSince), code: code, message: message, exit: st.ExitCode, egress: st.EgressBytes}
+		e = stopStep(ConfirmStopped, l, st.Started, st.Stopped, now, received)
+		e.code, e.message, e.exit, e.egress = code, message, st.ExitCode, st.EgressBytes
 		if l.State == Unreachable {
 			e.at = received // the charge ended at the last sign of life already
 		}
@@ -114,17 +152,27 @@ func (s *Service) observe(ctx context.Context, l *Lease, st *protocol.InstanceSt
 		switch l.State {
 		case Provisioning, Starting:
 			e = step{event: ReportFailure, code: st.Code, message: st.Reason, exit: st.ExitCode}
+		case Running, Stopping:
+			// It ran, and could not be brought up again.
+			e = stopStep(ConfirmStopped, l, st.Started, st.Stopped, now, received)
+			e.code, e.message, e.exit, e.egress = st.Code, st.Reason, st.ExitCode, st.EgressBytes
+		case Unreachable:
+			e = step{event: ConfirmStopped, at: received, code: st.Code, message: st.Reason, exit: st.ExitCode, egress: st.EgressBytes}
 		default:
 			return nil
 		}
 	case protocol.PhaseAbsent:
 		switch {
 		case l.State == Ending:
-			e = step{event: ConfirmAbsent, at: when(st.Stopped, now, received, l.RunningSince), code: l.Code, message: l.Message, exit: l.ExitCode, egress: st.EgressBytes}
+			e = stopStep(ConfirmAbsent, l, st.Started, st.Stopped, now, received)
+			e.code, e.message, e.exit, e.egress = l.Code, l.Message, l.ExitCode, st.EgressBytes
 		case l.State == Failed && !l.Cleaned:
 			return s.clean(ctx, l.ID)
-		default:
+		case l.State.Over() || l.State == Accepted:
 			return nil
+		default:
+			// It was asked to stop something, and has nothing of it any more.
+			e = loss()
 		}
 	default:
 		return nil
@@ -147,24 +195,54 @@ func when(then *protocol.Instant, now protocol.Instant, received, notBefore time
 	return t
 }
 
+// stopStep dates the end of a run. If the host was booted since, its own two
+// dates still tell how long it ran; if not even those are there, the last sign of
+// life counts: what may have been dark is not charged.
+func stopStep(event Event, l *Lease, started, stopped *protocol.Instant, now protocol.Instant, received time.Time) step {
+	e := step{event: event, at: received}
+	switch {
+	case stopped == nil:
+		e.unseen = true
+	case stopped.BootID == now.BootID && stopped.Nanos <= now.Nanos:
+		e.at = when(stopped, now, received, l.RunningSince)
+	case started != nil && started.BootID == stopped.BootID && stopped.Nanos >= started.Nanos && !l.RunningSince.IsZero():
+		if ended := l.RunningSince.Add(time.Duration(stopped.Nanos - started.Nanos)); ended.Before(received) {
+			e.at = ended
+		}
+	default:
+		e.unseen = true
+	}
+	return e
+}
+
+func loss() step {
+	return step{event: LoseInstance, unseen: true, code: "instance_lost", message: "the host no longer has the instance or its disk"}
+}
+
 // lookForLost notices leases that a host with a complete report no longer has.
 func (s *Service) lookForLost(ctx context.Context, hostID string, seen map[string]bool) {
 	var lost []*Lease
 	s.mu.Lock()
 	for id, t := range s.live {
-		if t.lease.HostID != hostID || seen[id] || t.accepted == 0 {
+		if t.lease.HostID != hostID || seen[id] {
 			continue
 		}
 		switch t.lease.State {
-		case Running, Unreachable, Stopping, Starting, Provisioning:
-			if t.missing++; t.missing >= lostAfter {
-				lost = append(lost, t.lease)
+		case Provisioning:
+			if t.accepted == 0 {
+				continue // it may not have been told yet
 			}
+		case Running, Unreachable, Stopping, Stopped, Starting:
+		default:
+			continue
+		}
+		if t.missing++; t.missing >= lostAfter {
+			lost = append(lost, t.lease)
 		}
 	}
 	s.mu.Unlock()
 	for _, l := range lost {
-		_, err := s.move(ctx, l.ID, step{event: LoseInstance, code: "instance_lost", message: "the host no longer has the instance or its disk"})
+		_, err := s.move(ctx, l.ID, loss())
 		if err != nil && !gone(err) {
 			s.Log.WarnContext(ctx, "lose instance", "lease", l.ID, "error", err)
 		}
@@ -187,7 +265,9 @@ func (s *Service) pastRun(ctx context.Context, hostID string, p protocol.PastRun
 	if l == nil || l.Generation != p.Generation || l.State != Running {
 		return
 	}
-	_, err := s.move(ctx, l.ID, step{event: ConfirmStopped, at: when(p.Stopped, now, received, l.RunningSince), code: p.Code, message: "stopped while the control plane was away", egress: p.EgressBytes})
+	e := stopStep(ConfirmStopped, l, &p.Started, p.Stopped, now, received)
+	e.code, e.message, e.egress = p.Code, "stopped while the control plane was away", p.EgressBytes
+	_, err := s.move(ctx, l.ID, e)
 	if err != nil && !gone(err) {
 		s.Log.WarnContext(ctx, "take in past run", "lease", p.LeaseID, "error", err)
 	}
@@ -197,7 +277,9 @@ func (s *Service) pastRun(ctx context.Context, hostID string, p protocol.PastRun
 func (s *Service) OnSilent(ctx context.Context, hostID string, lastSeen time.Time) error {
 	var errs []error
 	for _, l := range s.onHost(hostID) {
-		if l.State != Running {
+		switch l.State {
+		case Running, Stopping, Ending:
+		default:
 			continue
 		}
 		_, err := s.move(ctx, l.ID, step{event: LoseHost, at: lastSeen, code: "host_silent", message: "the host has not been heard from; nothing is charged until it is back"})

@@ -57,8 +57,8 @@ func scanLease(row interface{ Scan(...any) error }) (*Lease, error) {
 func insertLease(ctx context.Context, tx *store.Tx, l *Lease) error {
 	_, err := tx.Exec(ctx, `INSERT INTO lease (`+leaseColumns+`) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)`,
 		l.ID, l.AccountID, l.UserID, l.ProviderID, l.HostID, l.QuoteID, l.Name, mustJSON(l.Labels), l.Template, l.Image,
-		l.GPUModel, mustJSON(l.GPUs), mustJSON(l.Bundle), mustJSON(l.Price), l.spec, l.accessToken, flag(l.Simulated),
-		string(l.State), l.Generation, l.version, l.Code, l.Message, nil, flag(l.Cleaned), store.Micros(l.Deadline),
+		l.GPUModel, mustJSON(l.GPUs), mustJSON(l.Bundle), mustJSON(l.Price), l.spec, l.accessToken, bit(l.Simulated),
+		string(l.State), l.Generation, l.version, l.Code, l.Message, nil, bit(l.Cleaned), store.Micros(l.Deadline),
 		int64(l.Idle.After/time.Second), l.Idle.GPUPercent, l.Idle.CPUPercent, int64(l.SpendingCap), store.Micros(l.CreatedAt),
 		store.Micros(l.ChangedAt), store.Micros(l.RunningSince), store.Micros(l.EndedAt))
 	return err
@@ -74,7 +74,7 @@ func saveState(ctx context.Context, tx *store.Tx, l *Lease) error {
 	}
 	n, err := tx.Exec(ctx, `UPDATE lease SET state=?, generation=?, version=version+1, code=?, message=?, exit_code=?, cleaned=?,
 		gpu_uuids=?, changed_at=?, running_since=?, ended_at=? WHERE id=? AND version=?`,
-		string(l.State), l.Generation, l.Code, l.Message, exit, flag(l.Cleaned), mustJSON(l.GPUs), store.Micros(l.ChangedAt),
+		string(l.State), l.Generation, l.Code, l.Message, exit, bit(l.Cleaned), mustJSON(l.GPUs), store.Micros(l.ChangedAt),
 		store.Micros(l.RunningSince), store.Micros(l.EndedAt), l.ID, l.version)
 	if err != nil {
 		return err
@@ -89,7 +89,7 @@ func saveState(ctx context.Context, tx *store.Tx, l *Lease) error {
 // errMoved means that a lease changed between reading and writing it.
 var errMoved = errors.New("the lease was changed at the same time")
 
-func flag(b bool) int64 {
+func bit(b bool) int64 {
 	if b {
 		return 1
 	}
@@ -123,6 +123,25 @@ func selectLeases(ctx context.Context, tx *store.Tx, where string, args ...any) 
 		list = append(list, l)
 	}
 	return list, rows.Err()
+}
+
+// selectVersions returns the versions of all leases that are not done.
+func selectVersions(ctx context.Context, tx *store.Tx) (map[string]int64, error) {
+	rows, err := tx.Query(ctx, `SELECT id, version FROM lease WHERE cleaned=0`)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	versions := map[string]int64{}
+	for rows.Next() {
+		var id string
+		var version int64
+		if err := rows.Scan(&id, &version); err != nil {
+			return nil, err
+		}
+		versions[id] = version
+	}
+	return versions, rows.Err()
 }
 
 func insertChange(ctx context.Context, tx *store.Tx, c Change) error {

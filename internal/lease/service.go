@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io/fs"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -36,6 +37,7 @@ type Capacity interface {
 type Money interface {
 	BeginLease(ctx context.Context, tx *store.Tx, terms billing.Terms) error
 	StartCompute(ctx context.Context, tx *store.Tx, leaseID string, at time.Time) error
+	ResumeCompute(ctx context.Context, tx *store.Tx, leaseID string, at time.Time) error
 	StopCompute(ctx context.Context, tx *store.Tx, leaseID string, at time.Time) error
 	StartStorage(ctx context.Context, tx *store.Tx, leaseID string, at time.Time) error
 	StopStorage(ctx context.Context, tx *store.Tx, leaseID string, at time.Time) error
@@ -83,6 +85,8 @@ type Service struct {
 	watchers map[*watcher]struct{}
 
 	wake chan struct{}
+	// commanding counts the goroutines that talk to hosts; Run waits for them.
+	commanding sync.WaitGroup
 }
 
 // New returns a Service. Migrate must be called before anything else.
@@ -127,8 +131,9 @@ func (s *Service) Load(ctx context.Context) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	now := s.Clock()
 	for _, l := range list {
-		s.live[l.ID] = &tracked{lease: l}
+		s.live[l.ID] = &tracked{lease: l, since: now}
 	}
 	s.loaded = true
 	return nil
@@ -173,6 +178,9 @@ type Filter struct {
 	HostID string            // only with an operator's or the provider's principal
 }
 
+// defaultPage is how many leases a list has at most if no limit is given.
+const defaultPage = 50
+
 // List returns leases of the account, newest first, up to limit, that come
 // after the cursor; the second result is the next cursor, empty at the end.
 func (s *Service) List(ctx context.Context, p account.Principal, f Filter, cursor string, limit int) ([]*Lease, string, error) {
@@ -180,9 +188,6 @@ func (s *Service) List(ctx context.Context, p account.Principal, f Filter, curso
 		return nil, "", invalid("query.state", "invalid_state", "there is no state %q; the states are %v", f.State, States())
 	}
 	where, args := `account_id=?`, []any{p.AccountID}
-	if cursor != "" {
-		where, args = where+` AND id<?`, append(args, cursor)
-	}
 	if f.State != "" {
 		where, args = where+` AND state=?`, append(args, string(f.State))
 	}
@@ -192,10 +197,17 @@ func (s *Service) List(ctx context.Context, p account.Principal, f Filter, curso
 	if f.HostID != "" {
 		where, args = where+` AND host_id=?`, append(args, f.HostID)
 	}
+	if limit < 1 {
+		limit = defaultPage
+	}
 	var out []*Lease
 	for {
+		here, with := where, slices.Clone(args)
+		if cursor != "" {
+			here, with = here+` AND id<?`, append(with, cursor)
+		}
 		// Labels are matched here, so a page may take several reads.
-		list, err := s.find(ctx, where+` ORDER BY id DESC LIMIT ?`, append(args, limit+1)...)
+		list, err := s.find(ctx, here+` ORDER BY id DESC LIMIT ?`, append(with, limit+1)...)
 		if err != nil {
 			return nil, "", err
 		}
@@ -210,11 +222,7 @@ func (s *Service) List(ctx context.Context, p account.Principal, f Filter, curso
 		if len(list) <= limit {
 			return out, "", nil
 		}
-		if cursor == "" {
-			where, args = where+` AND id<?`, append(args, "")
-			cursor = list[len(list)-1].ID
-		}
-		args[len(args)-1] = list[len(list)-1].ID
+		cursor = list[len(list)-1].ID
 	}
 }
 
@@ -263,11 +271,11 @@ func (s *Service) History(ctx context.Context, p account.Principal, id string) (
 // parts, which check who asks themselves.
 func (s *Service) Lookup(ctx context.Context, id string) (*Lease, error) {
 	s.mu.Lock()
-	t := s.live[id]
-	s.mu.Unlock()
-	if t != nil {
+	if t := s.live[id]; t != nil {
+		defer s.mu.Unlock()
 		return t.lease, nil
 	}
+	s.mu.Unlock()
 	list, err := s.find(ctx, `id=?`, id)
 	if err != nil {
 		return nil, err

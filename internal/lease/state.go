@@ -42,6 +42,8 @@ const (
 
 // transitions is the whole state machine. The table in docs/leases.md is made
 // from it.
+//
+//go:generate go test . -run TestTheDocumentShowsTheStateMachine -update
 var transitions = map[State]map[Event]State{
 	Accepted: {
 		Dispatch: Provisioning,
@@ -63,9 +65,13 @@ var transitions = map[State]map[Event]State{
 	},
 	Stopping: {
 		ConfirmStopped: Stopped, RequestEnd: Ending, LoseInstance: Ending, AbandonHost: Ended,
+		// It stays what it is; only what it costs ends.
+		LoseHost: Stopping,
 	},
 	Stopped: {
 		RequestStart: Starting, RequestEnd: Ending, AbandonHost: Ended,
+		// The disk is gone, so there is nothing to start again and nothing to pay.
+		LoseInstance: Ending,
 	},
 	Starting: {
 		// A start that fails leaves the renter with what was there before: the disk.
@@ -76,7 +82,7 @@ var transitions = map[State]map[Event]State{
 		RequestStart: Starting, RequestStop: Stopped, RequestEnd: Ending, AbandonHost: Ended,
 	},
 	Ending: {
-		ConfirmAbsent: Ended, LoseInstance: Ended, AbandonHost: Ended,
+		ConfirmAbsent: Ended, LoseInstance: Ended, AbandonHost: Ended, LoseHost: Ending,
 	},
 	Ended:  {},
 	Failed: {},

@@ -15,6 +15,7 @@ const (
 	maxDiskGiB     = 64 << 10
 	maxRunFor      = 366 * 24 * time.Hour
 	maxScriptBytes = 64 << 10
+	maxArguments   = 1024
 	maxEnvironment = 256
 	maxEnvBytes    = 128 << 10
 	maxPorts       = 32
@@ -40,7 +41,7 @@ func invalid(location, code, format string, args ...any) error {
 
 func checkImage(image string) error {
 	ref := strings.TrimPrefix(image, "cloud://")
-	if len(ref) > 512 || !imageRef.MatchString(ref) {
+	if len(ref) > 512 || !imageRef.MatchString(ref) || strings.Contains(ref, "//") {
 		return invalid("body.image", "invalid_image", "image %q is not an image reference: write it like \"pytorch/pytorch:2.8.0\" or \"cloud://digits:1\"", image)
 	}
 	return nil
@@ -70,12 +71,11 @@ func (c *Create) validate(now time.Time) error {
 	if err := checkPorts(c.Ports); err != nil {
 		return err
 	}
-	for _, list := range [][]string{c.Command, c.Entrypoint} {
-		for _, a := range list {
-			if len(a) > maxScriptBytes || strings.ContainsRune(a, 0) {
-				return invalid("body.command", "invalid_command", "an argument of the command is longer than %d bytes or contains NUL", maxScriptBytes)
-			}
-		}
+	if err := checkArguments("body.command", c.Command); err != nil {
+		return err
+	}
+	if err := checkArguments("body.entrypoint", c.Entrypoint); err != nil {
+		return err
 	}
 	if err := checkDeadline(c.Deadline, now); err != nil {
 		return err
@@ -85,6 +85,19 @@ func (c *Create) validate(now time.Time) error {
 	}
 	if c.SpendingCap < 0 {
 		return invalid("body.spending_cap", "invalid_spending_cap", "a spending cap of %s is negative; leave it out for none", c.SpendingCap)
+	}
+	return nil
+}
+
+func checkArguments(location string, list []string) error {
+	if len(list) > maxArguments {
+		return invalid(location, "invalid_command", "%d arguments were given; at most %d are kept", len(list), maxArguments)
+	}
+	total := 0
+	for _, a := range list {
+		if total += len(a); total > maxScriptBytes || strings.ContainsRune(a, 0) {
+			return invalid(location, "invalid_command", "the arguments are longer than %d bytes together or contain NUL", maxScriptBytes)
+		}
 	}
 	return nil
 }
@@ -148,10 +161,7 @@ func checkDeadline(t, now time.Time) error {
 }
 
 func (i IdleStop) validate() error {
-	if i.After == 0 {
-		return nil
-	}
-	if i.After < minIdle || i.After > maxRunFor {
+	if i.After != 0 && (i.After < minIdle || i.After > maxRunFor) {
 		return invalid("body.idle_stop.after_seconds", "invalid_idle_stop", "idle stop after %d seconds: want 60 to %d", int64(i.After/time.Second), int64(maxRunFor/time.Second))
 	}
 	if i.GPUPercent < 0 || i.GPUPercent > 100 || i.CPUPercent < 0 || i.CPUPercent > 100 {

@@ -14,12 +14,16 @@ import (
 type Interval struct {
 	Start time.Time `json:"start"`
 	End   time.Time `json:"end"`
+	// Resumes says that it carries on the session before it, after a break that
+	// was not the renter's doing, such as a host that was silent: the two are
+	// rounded, and held to the minimum, together.
+	Resumes bool `json:"resumes,omitempty"`
 }
 
 // Usage is all that a lease has used so far. The order of intervals, repeats,
 // overlaps and cuts do not matter: a moment is used or it is not.
 type Usage struct {
-	Compute     []Interval // each connected stretch is one session, with one start
+	Compute     []Interval // each connected stretch is one session, with one start, unless it resumes one
 	Storage     []Interval // the quote's DiskGiB were allocated
 	EgressBytes int64
 }
@@ -86,33 +90,41 @@ func computeItems(q Quote, sessions []Interval) ([]Item, error) {
 	items := make([]Item, 0, len(sessions))
 	var seconds int64
 	var before money.Amount
-	for _, s := range sessions {
-		charged, err := chargedSeconds(q.Tariff, s)
+	var used time.Duration // of the session so far
+	var sum int64          // what used counts as
+	for i, s := range sessions {
+		if i == 0 || !s.Resumes {
+			used, sum = 0, 0
+		}
+		used += s.End.Sub(s.Start)
+		counts, err := chargedSeconds(q.Tariff, used)
 		if err != nil {
 			return nil, err
 		}
+		charged := counts - sum
+		sum = counts
 		seconds += charged
-		sum, err := q.Tariff.Compute.Times(seconds, secondsPerHour)
+		total, err := q.Tariff.Compute.Times(seconds, secondsPerHour)
 		if err != nil {
 			return nil, err
 		}
 		items = append(items, Item{
 			Meter: Compute, Interval: s, Used: int64(s.End.Sub(s.Start) / time.Second), Charged: charged,
-			Per: secondsPerHour, Rate: q.Tariff.Compute, Amount: sum - before,
+			Per: secondsPerHour, Rate: q.Tariff.Compute, Amount: total - before,
 		})
-		before = sum
+		before = total
 	}
 	return items, nil
 }
 
 // chargedSeconds applies the rules of EC2 and its like: whole seconds, a minimum
 // at each start; of coarser clouds: every started minute or hour since the start.
-func chargedSeconds(t Tariff, s Interval) (int64, error) {
+func chargedSeconds(t Tariff, session time.Duration) (int64, error) {
 	unit := t.Granularity.Seconds()
 	if unit == 0 {
 		return 0, fmt.Errorf("granularity %q: want second, minute or hour", t.Granularity)
 	}
-	used := int64(s.End.Sub(s.Start) / time.Second)
+	used := int64(session / time.Second)
 	if unit > 1 {
 		used = max(used, 1) // a started unit counts, however short
 	}
@@ -175,12 +187,20 @@ func storageItems(q Quote, kept []Interval) ([]Item, error) {
 func union(in []Interval) []Interval {
 	all := make([]Interval, 0, len(in))
 	for _, i := range in {
-		i = Interval{i.Start.UTC().Truncate(time.Microsecond), i.End.UTC().Truncate(time.Microsecond)}
+		i.Start, i.End = i.Start.UTC().Truncate(time.Microsecond), i.End.UTC().Truncate(time.Microsecond)
 		if i.Start.Before(i.End) {
 			all = append(all, i)
 		}
 	}
-	slices.SortFunc(all, func(a, b Interval) int { return a.Start.Compare(b.Start) })
+	slices.SortFunc(all, func(a, b Interval) int {
+		if c := a.Start.Compare(b.Start); c != 0 || a.Resumes == b.Resumes {
+			return c
+		}
+		if b.Resumes {
+			return -1 // of two that start together, the start counts
+		}
+		return 1
+	})
 	out := all[:0]
 	for _, i := range all {
 		if n := len(out); n > 0 && !i.Start.After(out[n-1].End) {

@@ -106,7 +106,7 @@ func NewQuote(t Tariff, r Request, at time.Time) (Quote, error) {
 	if t.Egress > 0 {
 		q.NotIncluded = []string{NotIncludedEgress, NotIncludedTax}
 	}
-	run := Interval{at, at.Add(time.Duration(r.RunSeconds) * time.Second)}
+	run := Interval{Start: at, End: at.Add(time.Duration(r.RunSeconds) * time.Second)}
 	forRun, err := Due(q, Usage{Compute: []Interval{run}, Storage: []Interval{run}, EgressBytes: r.EgressBytes})
 	if err != nil {
 		return Quote{}, fmt.Errorf("quote: %w", err)

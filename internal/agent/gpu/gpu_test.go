@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -14,6 +15,7 @@ import (
 	"time"
 
 	"suanli.dev/internal/agent/runtime"
+	"suanli.dev/internal/instance"
 	"suanli.dev/internal/protocol"
 )
 
@@ -168,24 +170,24 @@ func TestSimulatedNVIDIASMIShowsWhatIsGivenAndNeverPretends(t *testing.T) {
 		t.Errorf("environment: %v", a.Env)
 	}
 	var out bytes.Buffer
-	if code := SMI([]string{"-L"}, a.Mounts[0].Source, &out); code != 0 {
+	if code := instance.NVIDIASMI(a.Mounts[0].Source, []string{"-L"}, &out, io.Discard); code != 0 {
 		t.Errorf("exit code %d", code)
 	}
-	if !strings.HasPrefix(out.String(), SimulatedNotice+"\n") || !strings.Contains(out.String(), gpus[5].UUID) || strings.Contains(out.String(), gpus[4].UUID) {
+	if !strings.HasPrefix(out.String(), "suanli simulated GPU: no real device"+"\n") || !strings.Contains(out.String(), gpus[5].UUID) || strings.Contains(out.String(), gpus[4].UUID) {
 		t.Errorf("output: %s", out.String())
 	}
 	out.Reset()
-	if code := SMI([]string{"--query-gpu=index,name,memory.total", "--format=csv,noheader,nounits"}, a.Mounts[0].Source, &out); code != 0 || out.String() != "0, SIMULATED GeForce RTX 4090 (no hardware), 24564\n" {
+	if code := instance.NVIDIASMI(a.Mounts[0].Source, []string{"--query-gpu=index,name,memory.total", "--format=csv,noheader,nounits"}, &out, io.Discard); code != 0 || out.String() != "suanli simulated GPU: no real device\n0, SIMULATED GeForce RTX 4090 (no hardware), 24564\n" {
 		t.Errorf("%d %q", code, out.String())
 	}
 	out.Reset()
-	if code := SMI([]string{"--query-gpu=soul"}, a.Mounts[0].Source, &out); code == 0 {
+	if code := instance.NVIDIASMI(a.Mounts[0].Source, []string{"--query-gpu=soul"}, &out, io.Discard); code == 0 {
 		t.Error("an unknown field was answered")
 	}
-	if code := SMI([]string{"-pm", "1"}, a.Mounts[0].Source, &out); code == 0 {
+	if code := instance.NVIDIASMI(a.Mounts[0].Source, []string{"-pm", "1"}, &out, io.Discard); code == 0 {
 		t.Error("a change pretended to succeed")
 	}
-	if code := SMI(nil, filepath.Join(dir, "absent"), &out); code == 0 {
+	if code := instance.NVIDIASMI(filepath.Join(dir, "absent"), nil, &out, io.Discard); code == 0 {
 		t.Error("no inventory, and exit code 0")
 	}
 }

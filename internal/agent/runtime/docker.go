@@ -411,10 +411,17 @@ func (d *Docker) makeNetwork(ctx context.Context, lease string, open bool) error
 			used[c.Subnet] = true
 		}
 	}
-	for n := 0; ; n++ {
-		prefix, gateway, ok := subnet(d.fw.pool, n)
+	// Another engine on this host may have networks of its own from the same
+	// pool, which this engine does not list.
+	for _, p := range hostPrefixes(func(string) bool { return true }) {
+		used[p] = true
+	}
+	count := 1 << (leaseBits - d.fw.pool.Bits())
+	for i := range count {
+		// Two agents that look at the same moment rarely begin at the same place.
+		prefix, gateway, ok := subnet(d.fw.pool, (firstSubnet(lease, count)+i)%count)
 		if !ok {
-			return &Error{Code: "engine", Reason: fmt.Sprintf("every network of %s is in use on this host", d.fw.pool)}
+			break
 		}
 		taken := false
 		for u := range used {
@@ -441,6 +448,7 @@ func (d *Docker) makeNetwork(ctx context.Context, lease string, open bool) error
 			return classify("make the instance's network", err)
 		}
 	}
+	return &Error{Code: "engine", Reason: fmt.Sprintf("every network of %s is in use on this host", d.fw.pool)}
 }
 
 // Start implements Driver.

@@ -1,0 +1,118 @@
+package lease
+
+import (
+	"flag"
+	"os"
+	"slices"
+	"testing"
+)
+
+var update = flag.Bool("update", false, "write docs/leases.md")
+
+const documentFile = "../../docs/leases.md"
+
+const documentHead = `# The life of a lease
+
+A lease is in exactly one state. Only the events below move it, and each event
+changes state, capacity and money together or not at all. An event that a state
+does not name is refused: a request gets the problem ` + "`lease_state`" + `, a report that
+comes too late is no news. This page is made from the machine itself
+(` + "`go generate ./internal/lease`" + `).
+
+What costs money: compute while ` + "`running`" + `, and storage from the first run until
+` + "`ending`" + `. ` + "`unreachable`" + ` costs storage only, and so does ` + "`stopped`" + `. ` + "`failed`" + ` has
+cost nothing.
+
+GPUs are held from ` + "`accepted`" + ` until the host has confirmed that the instance is
+stopped, or that nothing is left of it.
+
+`
+
+func TestTheDocumentShowsTheStateMachine(t *testing.T) {
+	t.Parallel()
+	want := documentHead + TransitionTable()
+	if *update {
+		if err := os.WriteFile(documentFile, []byte(want), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	got, err := os.ReadFile(documentFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(got) != want {
+		t.Error("docs/leases.md does not show the state machine as it is; run `go generate ./internal/lease`")
+	}
+}
+
+var allEvents = []Event{Dispatch, ConfirmRunning, ConfirmStopped, ConfirmAbsent, ReportFailure, RequestStop,
+	RequestStart, RequestRestart, RequestEnd, LoseHost, LoseInstance, Outbid, AbandonHost}
+
+func TestEveryStateIsReachedAndEveryLifeCanEnd(t *testing.T) {
+	t.Parallel()
+	reached := map[State]bool{Accepted: true}
+	for range States() {
+		for s := range reached {
+			for _, e := range allEvents {
+				if to, ok := s.Next(e); ok {
+					reached[to] = true
+				}
+			}
+		}
+	}
+	for _, s := range States() {
+		if !reached[s] {
+			t.Errorf("nothing leads to %s", s)
+		}
+		over := s
+		for i := 0; !over.Over() && i < 3; i++ {
+			for _, e := range []Event{RequestEnd, ConfirmAbsent} {
+				if to, ok := over.Next(e); ok {
+					over = to
+				}
+			}
+		}
+		if !over.Over() {
+			t.Errorf("a renter who ends a lease that is %s is left with one that is %s", s, over)
+		}
+	}
+}
+
+func TestTransitionsKeepTheRulesOfTheDesign(t *testing.T) {
+	t.Parallel()
+	for _, s := range States() {
+		_, end := s.Next(RequestEnd)
+		if end == (s.Over() || s == Ending) {
+			t.Errorf("%s: can be ended is %v", s, end)
+		}
+		if _, ok := s.Next(AbandonHost); ok == s.Over() {
+			t.Errorf("%s: an operator's giving up of the host has a transition is %v", s, ok)
+		}
+		for _, e := range allEvents {
+			to, ok := s.Next(e)
+			switch {
+			case !ok:
+			case s.Over():
+				t.Errorf("%s is final and %s leads to %s", s, e, to)
+			case to == Failed && s != Accepted && s != Provisioning:
+				t.Errorf("%s on %s fails, but it may have run and been charged", s, e)
+			case e == LoseHost && to.Over():
+				t.Errorf("%s: a silent host ends a lease", s)
+			case e == ReportFailure && s == Starting && to != Stopped:
+				t.Errorf("a failed start leads to %s; the renter had a stopped lease and keeps it", to)
+			case to == Running && s == Stopping:
+				t.Errorf("a lease that was told to stop runs again by %s", e)
+			}
+		}
+		if s.HoldsCompute() && (s.Over() || s == Stopped || s == Interrupted) {
+			t.Errorf("%s holds GPUs", s)
+		}
+	}
+	if !slices.Equal(States()[:4], []State{Accepted, Provisioning, Running, Stopping}) {
+		t.Errorf("the states are not in the order of a life: %v", States())
+	}
+	if _, ok := State("asleep").Next(Dispatch); ok {
+		t.Error("a state that is none has a transition")
+	}
+}
