@@ -1,7 +1,9 @@
 package main
 
 import (
+	"bufio"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -81,7 +83,24 @@ func execCommand() *cobra.Command {
 				return err
 			}
 			defer conn.Close()
-			return runInside(cmd, conn, args[1:])
+			if !wantsJSON(cmd) {
+				return runInside(cmd, conn, args[1:])
+			}
+			out, side := cmd.OutOrStdout(), cmd.ErrOrStderr()
+			stdout, stderr := &strings.Builder{}, &strings.Builder{}
+			cmd.SetOut(stdout)
+			cmd.SetErr(stderr)
+			err = runInside(cmd, conn, args[1:])
+			cmd.SetOut(out)
+			cmd.SetErr(side)
+			var exit exitError
+			if err != nil && !errors.As(err, &exit) {
+				return err
+			}
+			if perr := printJSON(cmd, map[string]any{"exit_code": exit.code, "stdout": stdout.String(), "stderr": stderr.String()}); perr != nil {
+				return perr
+			}
+			return err // the exit code is the command's all the same
 		},
 	}
 	cmd.Flags().SetInterspersed(false)
@@ -170,7 +189,11 @@ func logsCommand() *cobra.Command {
 				return err
 			}
 			defer body.Close()
-			_, err = io.Copy(cmd.OutOrStdout(), body)
+			if wantsJSON(cmd) {
+				err = printLines(cmd, body)
+			} else {
+				_, err = io.Copy(cmd.OutOrStdout(), body)
+			}
 			if cmd.Context().Err() != nil {
 				return nil
 			}
@@ -180,6 +203,26 @@ func logsCommand() *cobra.Command {
 	cmd.Flags().BoolVarP(&follow, "follow", "f", false, tr("go on until it ends"))
 	cmd.Flags().IntVar(&tail, "tail", 0, tr("only the last lines; 0: all"))
 	return cmd
+}
+
+// printLines prints each line of a log as a JSON object of its own, as it comes.
+func printLines(cmd *cobra.Command, log io.Reader) error {
+	out := json.NewEncoder(cmd.OutOrStdout())
+	out.SetEscapeHTML(false)
+	for in := bufio.NewReader(log); ; {
+		line, err := in.ReadString('\n')
+		if line != "" {
+			if err := out.Encode(map[string]string{"line": strings.TrimSuffix(line, "\n")}); err != nil {
+				return err
+			}
+		}
+		if err == io.EOF {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
 }
 
 func cpCommand() *cobra.Command {
@@ -201,10 +244,16 @@ func cpCommand() *cobra.Command {
 				return err
 			}
 			defer files.Close()
+			var n copied
 			if toRemote {
-				return upload(cmd, files, from, to)
+				n, err = upload(cmd, files, from, to)
+			} else {
+				n, err = download(cmd, files, from, to)
 			}
-			return download(cmd, files, from, to)
+			if err != nil {
+				return err
+			}
+			return done(cmd, n, "copied %d files, %d bytes", n.Files, n.Bytes)
 		},
 	}
 }
@@ -221,11 +270,17 @@ func remotePath(arg string) (lease, file string, remote bool) {
 	return lease, file, true
 }
 
-func upload(cmd *cobra.Command, files *sftp.Client, from, to string) error {
+// copied counts what a copy has moved.
+type copied struct {
+	Files int   `json:"files"`
+	Bytes int64 `json:"bytes"`
+}
+
+func upload(cmd *cobra.Command, files *sftp.Client, from, to string) (n copied, err error) {
 	if st, err := files.Stat(to); err == nil && st.IsDir() {
 		to = path.Join(to, filepath.Base(from))
 	}
-	return filepath.Walk(from, func(name string, info os.FileInfo, err error) error {
+	return n, filepath.Walk(from, func(name string, info os.FileInfo, err error) error {
 		if err != nil {
 			return err
 		}
@@ -238,7 +293,7 @@ func upload(cmd *cobra.Command, files *sftp.Client, from, to string) error {
 		case info.IsDir():
 			return files.MkdirAll(target)
 		case !info.Mode().IsRegular():
-			say(cmd, "skipped %s: not a regular file", name)
+			warn(cmd, "skipped %s: not a regular file", name)
 			return nil
 		}
 		in, err := os.Open(name)
@@ -250,10 +305,12 @@ func upload(cmd *cobra.Command, files *sftp.Client, from, to string) error {
 		if err != nil {
 			return fmt.Errorf("%s: %w", target, err)
 		}
-		if _, err := out.ReadFrom(in); err != nil {
+		sent, err := out.ReadFrom(in)
+		if err != nil {
 			out.Close()
 			return fmt.Errorf("%s: %w", target, err)
 		}
+		n.Files, n.Bytes = n.Files+1, n.Bytes+sent
 		if err := out.Close(); err != nil {
 			return fmt.Errorf("%s: %w", target, err)
 		}
@@ -261,51 +318,54 @@ func upload(cmd *cobra.Command, files *sftp.Client, from, to string) error {
 	})
 }
 
-func download(cmd *cobra.Command, files *sftp.Client, from, to string) error {
+func download(cmd *cobra.Command, files *sftp.Client, from, to string) (n copied, err error) {
 	if st, err := os.Stat(to); err == nil && st.IsDir() {
 		to = filepath.Join(to, path.Base(from))
 	}
 	for w := files.Walk(from); w.Step(); {
 		if err := w.Err(); err != nil {
-			return err
+			return n, err
 		}
 		rel := strings.TrimPrefix(strings.TrimPrefix(w.Path(), from), "/")
 		target := filepath.Join(to, filepath.FromSlash(rel))
 		// A hostile instance may name files as it likes.
 		if within, err := filepath.Rel(to, target); err != nil || strings.HasPrefix(within, "..") {
-			return errors.New(tr("the instance offers a file outside of what was asked: %q", w.Path()))
+			return n, errors.New(tr("the instance offers a file outside of what was asked: %q", w.Path()))
 		}
 		switch info := w.Stat(); {
 		case info.IsDir():
 			if err := os.MkdirAll(target, 0o755); err != nil {
-				return err
+				return n, err
 			}
 		case info.Mode().IsRegular():
-			if err := fetchFile(files, w.Path(), target, info.Mode().Perm()); err != nil {
-				return err
+			got, err := fetchFile(files, w.Path(), target, info.Mode().Perm())
+			if err != nil {
+				return n, err
 			}
+			n.Files, n.Bytes = n.Files+1, n.Bytes+got
 		default:
-			say(cmd, "skipped %s: not a regular file", w.Path())
+			warn(cmd, "skipped %s: not a regular file", w.Path())
 		}
 	}
-	return nil
+	return n, nil
 }
 
-func fetchFile(files *sftp.Client, from, to string, mode os.FileMode) error {
+func fetchFile(files *sftp.Client, from, to string, mode os.FileMode) (int64, error) {
 	in, err := files.Open(from)
 	if err != nil {
-		return fmt.Errorf("%s: %w", from, err)
+		return 0, fmt.Errorf("%s: %w", from, err)
 	}
 	defer in.Close()
 	out, err := os.OpenFile(to, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, mode)
 	if err != nil {
-		return err
+		return 0, err
 	}
-	if _, err := in.WriteTo(out); err != nil {
+	n, err := in.WriteTo(out)
+	if err != nil {
 		out.Close()
-		return fmt.Errorf("%s: %w", from, err)
+		return 0, fmt.Errorf("%s: %w", from, err)
 	}
-	return out.Close()
+	return n, out.Close()
 }
 
 func forwardCommand() *cobra.Command {
@@ -331,7 +391,10 @@ func forwardCommand() *cobra.Command {
 				return err
 			}
 			defer l.Close()
-			say(cmd, "%s leads to port %d of %s; end with Ctrl-C", l.Addr(), port, args[0])
+			where := map[string]any{"address": l.Addr().String(), "lease": args[0], "port": port}
+			if err := done(cmd, where, "%s leads to port %d of %s; end with Ctrl-C", l.Addr(), port, args[0]); err != nil {
+				return err
+			}
 			context.AfterFunc(cmd.Context(), func() { l.Close() })
 			go func() { conn.Wait(); l.Close() }()
 			for {

@@ -155,21 +155,25 @@ func printQuote(cmd *cobra.Command, q *api.Quote) {
 	say(cmd, "%d × %s%s, %d GiB disk, image %s", q.GPUCount, q.GPUModel, mark(q.Simulated), q.DiskGiB, q.Image)
 	t := newTable(tr("METER"), tr("RATE"), tr("QUANTITY"), tr("PER HOUR"), tr("PER DAY"), tr("PER MONTH"), tr("FOR THE RUN"))
 	for _, l := range q.Lines {
-		t.add(l.Meter, l.Rate.Display()+" / "+l.Unit, l.Quantity, l.PerHour.Display(), l.PerDay.Display(), l.PerMonth.Display(), l.ForRun.Display())
+		t.add(word(l.Meter), l.Rate.Display()+" / "+word(l.Unit), l.Quantity, l.PerHour.Display(), l.PerDay.Display(), l.PerMonth.Display(), l.ForRun.Display())
 	}
 	t.add(tr("total"), q.Currency, "", q.PerHour.Display(), q.PerDay.Display(), q.PerMonth.Display(), q.ForRun.Display())
 	t.print(cmd.OutOrStdout())
 	say(cmd, "Running time is rounded up to the %s, at least %d s at each start. A stopped lease costs %s an hour for its disk.",
-		q.Granularity, q.MinimumSeconds, q.PricePerHourByState["stopped"].Display())
+		word(q.Granularity), q.MinimumSeconds, q.PricePerHourByState["stopped"].Display())
 	if len(q.NotIncluded) > 0 {
-		say(cmd, "Not included: %s", strings.Join(q.NotIncluded, ", "))
+		left := make([]string, len(q.NotIncluded))
+		for i, n := range q.NotIncluded {
+			left[i] = word(n)
+		}
+		say(cmd, "Not included: %s", strings.Join(left, "; "))
 	}
 }
 
 // mark labels what is simulated, wherever it is shown.
 func mark(simulated bool) string {
 	if simulated {
-		return " [simulated]"
+		return tr(" [simulated]")
 	}
 	return ""
 }

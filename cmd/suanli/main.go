@@ -9,12 +9,15 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"syscall"
 
 	"github.com/spf13/cobra"
 
 	"suanli.dev/api"
+	"suanli.dev/internal/agent/probe"
 	"suanli.dev/internal/instance"
+	"suanli.dev/internal/protocol"
 )
 
 // version is set when a release is built.
@@ -43,8 +46,8 @@ type usageError struct{ error }
 func main() {
 	// Inside containers this binary is the first process; nothing of the client
 	// may run before it.
-	if len(os.Args) > 1 && os.Args[1] == "instance" {
-		os.Exit(instance.Main(os.Args[2:]))
+	if code, ran := inContainer(os.Args); ran {
+		os.Exit(code)
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -52,6 +55,19 @@ func main() {
 	root := newRoot()
 	err := root.ExecuteContext(ctx)
 	os.Exit(report(err))
+}
+
+// inContainer runs what agents start inside containers.
+func inContainer(args []string) (code int, ran bool) {
+	switch {
+	case filepath.Base(args[0]) == "nvidia-smi":
+		return instance.NVIDIASMI(protocol.InstanceGPUs, args[1:], os.Stdout, os.Stderr), true
+	case len(args) > 2 && args[1] == "instance" && args[2] == "probe":
+		return probe.Main(args[3:], os.Stdout), true
+	case len(args) > 1 && args[1] == "instance":
+		return instance.Main(args[2:]), true
+	}
+	return 0, false
 }
 
 // report prints an error as a person should read it and returns the exit code.
@@ -121,5 +137,6 @@ func newRoot() *cobra.Command {
 	add("account", loginCommand(), logoutCommand(), accountCommand(), keyCommand(), balanceCommand(), billCommand())
 	add("operate", upCommand(), serverCommand(), configCommand(), doctorCommand(), backupCommand(), restoreCommand(),
 		ledgerCommand(), depositCommand(), imageCommand(), openapiCommand(), demoCommand())
+	finish(root)
 	return root
 }

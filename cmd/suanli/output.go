@@ -64,3 +64,18 @@ func say(cmd *cobra.Command, english string, args ...any) {
 		fmt.Fprintln(cmd.OutOrStdout(), tr(english, args...))
 	}
 }
+
+// done reports what a command did: v with --json, the translated line without.
+func done(cmd *cobra.Command, v any, english string, args ...any) error {
+	if wantsJSON(cmd) {
+		return printJSON(cmd, v)
+	}
+	say(cmd, english, args...)
+	return nil
+}
+
+// warn tells people about something on standard error, where it is in nobody's
+// way who reads the result.
+func warn(cmd *cobra.Command, english string, args ...any) {
+	fmt.Fprintln(cmd.ErrOrStderr(), tr(english, args...))
+}

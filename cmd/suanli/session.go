@@ -65,12 +65,11 @@ func writeSignIn(s signIn) error {
 	return os.WriteFile(filepath.Join(dir, "login.json"), b, 0o600)
 }
 
-// client returns an API client for the cloud that flags, environment or the
-// sign-in name, in that order.
-func client(cmd *cobra.Command) (*api.Client, error) {
+// whereTo is the cloud that flags, environment or the sign-in name, in that order.
+func whereTo(cmd *cobra.Command) (signIn, error) {
 	s, err := readSignIn()
 	if err != nil {
-		return nil, fmt.Errorf("read the sign-in: %w", err)
+		return s, fmt.Errorf("read the sign-in: %w", err)
 	}
 	if v := os.Getenv("SUANLI_SERVER"); v != "" {
 		s.Server = v
@@ -85,7 +84,16 @@ func client(cmd *cobra.Command) (*api.Client, error) {
 		s.Token = v
 	}
 	if s.Server == "" {
-		return nil, errors.New(tr("not signed in: run suanli login <URL>, or give --server and --token"))
+		return s, errors.New(tr("not signed in: run suanli login <URL>, or give --server and --token"))
+	}
+	return s, nil
+}
+
+// client returns an API client for that cloud.
+func client(cmd *cobra.Command) (*api.Client, error) {
+	s, err := whereTo(cmd)
+	if err != nil {
+		return nil, err
 	}
 	return api.New(s.Server, s.Token), nil
 }

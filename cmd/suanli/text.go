@@ -43,3 +43,32 @@ func tr(english string, args ...any) string {
 	}
 	return fmt.Sprintf(text, args...)
 }
+
+// words are values of the API that people read too: English first, then Chinese.
+var words = map[string][2]string{
+	"compute":                {"compute", "计算"},
+	"storage":                {"storage", "存储"},
+	"egress":                 {"egress", "出站流量"},
+	"hour":                   {"hour", "小时"},
+	"minute":                 {"minute", "分钟"},
+	"second":                 {"second", "秒"},
+	"s":                      {"s", "秒"},
+	"byte":                   {"bytes", "字节"},
+	"GiB·s":                  {"GiB·s", "GiB·秒"},
+	"GiB-month":              {"GiB-month", "GiB·月"},
+	"tax":                    {"tax", "税费"},
+	"egress_beyond_estimate": {"egress beyond the estimate", "超出预估的出站流量"},
+}
+
+// word returns a value of the API as people of the language chosen read it. One
+// that is not known stays as it is.
+func word(value string) string {
+	w, ok := words[value]
+	switch {
+	case !ok:
+		return value
+	case chinese:
+		return w[1]
+	}
+	return w[0]
+}

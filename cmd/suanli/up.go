@@ -8,6 +8,8 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"sync"
 
 	"github.com/spf13/cobra"
@@ -26,8 +28,16 @@ import (
 func settingFlags(cmd *cobra.Command) {
 	cmd.Flags().String("config", "", tr("configuration file (YAML)"))
 	for _, s := range config.Settings() {
-		cmd.Flags().String(s.Flag(), "", s.Doc+" "+tr("(default %q)", s.Default))
+		cmd.Flags().String(s.Flag(), "", settingDoc(s)+" "+tr("(default %q)", s.Default))
 	}
+}
+
+// settingDoc says what a setting does, in the language chosen.
+func settingDoc(s config.Setting) string {
+	if chinese {
+		return s.DocZH
+	}
+	return s.Doc
 }
 
 // settings reads the configuration that the command line asks for.
@@ -161,7 +171,7 @@ func loopback(address string) string {
 // runAgent runs an agent with an identity until ctx ends.
 func runAgent(ctx context.Context, cfg *config.Config, dir string, id tunnel.Identity, log *slog.Logger) error {
 	c := agent.Config{
-		Dir: dir, HostID: id.HostID, Simulate: cfg.Simulate, DockerHost: cfg.Docker, Isolation: cfg.Isolation, Log: log,
+		Dir: dir, HostID: id.HostID, Simulate: cfg.Simulate, DockerHost: cfg.Docker, Isolation: cfg.Isolation, Table: cfg.FirewallTable, Log: log,
 		Connect: func(ctx context.Context) (agent.Connection, error) {
 			t, err := tunnel.Dial(ctx, tunnel.Config{Identity: id, Log: log})
 			if err != nil {
@@ -194,10 +204,8 @@ func agentCommand() *cobra.Command {
 			if token == "" {
 				return usageError{errors.New(tr("give --token; the cloud makes one with suanli host token"))}
 			}
-			if cfg.Simulate != "" {
-				if _, err := gpu.Machine(cfg.Simulate); err != nil {
-					return usageError{err}
-				}
+			if cfg.Simulate != "" && !slices.Contains(gpu.Machines(), cfg.Simulate) {
+				return usageError{errors.New(tr("no machine %q can be simulated; there are: %s", cfg.Simulate, strings.Join(gpu.Machines(), ", ")))}
 			}
 			dir := filepath.Join(cfg.DataDir, "agent")
 			if id, err := agent.ReadIdentity(dir); err == nil {
@@ -211,7 +219,9 @@ func agentCommand() *cobra.Command {
 			if err := agent.WriteIdentity(dir, id); err != nil {
 				return err
 			}
-			say(cmd, "joined as host %s", id.HostID)
+			if err := done(cmd, map[string]string{"host_id": id.HostID}, "joined as host %s", id.HostID); err != nil {
+				return err
+			}
 			return runAgent(cmd.Context(), cfg, dir, id, newLog(cfg, cmd.ErrOrStderr()))
 		},
 	}
@@ -253,7 +263,7 @@ func configCommand() *cobra.Command {
 			}
 			t := newTable(tr("SETTING"), tr("VALUE"), tr("WHAT IT DOES"))
 			for _, s := range config.Settings() {
-				t.add(s.Key, values[s.Key], s.Doc)
+				t.add(s.Key, values[s.Key], settingDoc(s))
 			}
 			t.print(cmd.OutOrStdout())
 			for _, w := range cfg.Warnings() {

@@ -493,6 +493,40 @@ func TestTOTPGivesTheCodesOfRFC6238(t *testing.T) {
 	}
 }
 
+func TestACodeOpensOneSessionHoweverManyAskAtOnce(t *testing.T) {
+	onEachStore(t, func(t *testing.T, c *cloud) {
+		ctx := t.Context()
+		secret, _, err := c.EnrolTOTP(ctx, c.ada, password)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := c.ConfirmTOTP(ctx, c.ada, TOTP(secret, c.clock())); err != nil {
+			t.Fatal(err)
+		}
+		for range 5 {
+			c.advance(10 * time.Minute)
+			code := TOTP(secret, c.clock())
+			errs := make([]error, 4)
+			var wg sync.WaitGroup
+			for i := range errs {
+				wg.Go(func() { _, errs[i] = c.SignIn(ctx, "ada@example.com", password, code) })
+			}
+			wg.Wait()
+			n := 0
+			for _, err := range errs {
+				if err == nil {
+					n++
+					continue
+				}
+				wantCode(t, err, "totp_invalid")
+			}
+			if n != 1 {
+				t.Fatalf("one code opened %d sessions", n)
+			}
+		}
+	})
+}
+
 func TestTheVaultOpensOnlyWhatItSealed(t *testing.T) {
 	t.Parallel()
 	v, err := NewVault(bytes.Repeat([]byte{1}, 32))

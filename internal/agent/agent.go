@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"os"
@@ -107,6 +108,7 @@ type Agent struct {
 
 	ctx     context.Context // of Run; leases that commands bring live in it
 	changed chan struct{}   // capacity 1: a report is due
+	askNow  chan struct{}   // capacity 1: the engine may have gone away
 	wg      sync.WaitGroup
 }
 
@@ -170,7 +172,7 @@ func New(cfg Config) (*Agent, error) {
 	a := &Agent{
 		cfg: cfg, log: cfg.Log.With("host", cfg.HostID), driver: cfg.Driver, gpus: cfg.GPUs,
 		leases: map[string]*lease{}, fences: map[string]int64{}, health: map[string]unfit{},
-		stats: map[string]protocol.GPUStats{}, changed: make(chan struct{}, 1), session: randomID(),
+		stats: map[string]protocol.GPUStats{}, changed: make(chan struct{}, 1), askNow: make(chan struct{}, 1), session: randomID(),
 	}
 	if a.gpus == nil {
 		if a.gpus, err = a.sources(); err != nil {
@@ -280,7 +282,7 @@ func (a *Agent) serve(ctx context.Context, c Connection) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	if c.Close != nil {
-		defer c.Close()
+		defer func() { _ = c.Close() }()
 	}
 	a.conn.set(&c)
 	defer a.conn.set(nil)
@@ -298,30 +300,26 @@ func (a *Agent) serve(ctx context.Context, c Connection) error {
 		return fmt.Errorf("listen for commands: %w", err)
 	}
 	defer closer()
-	var wg sync.WaitGroup
-	defer wg.Wait()
 	if c.Streams != nil {
-		wg.Add(1)
+		closing := c.Close
+		if closer, ok := c.Streams.(io.Closer); ok && closing == nil {
+			closing = closer.Close
+		}
+		accepting := make(chan struct{})
 		go func() {
-			defer wg.Done()
+			defer close(accepting)
 			a.acceptStreams(ctx, c.Streams)
 		}()
-		stop := context.AfterFunc(ctx, func() {
-			if c.Close != nil {
-				_ = c.Close()
+		defer func() {
+			cancel()
+			if closing == nil {
+				return // streams that cannot be closed end with the process
 			}
-		})
-		defer stop()
+			_ = closing()
+			<-accepting
+		}()
 	}
-	err = a.reportLoop(ctx, c.Bus)
-	cancel()
-	if c.Close == nil && c.Streams != nil {
-		// A fixed Streams ends with the process; its accept loop cannot be awaited.
-		if closer, ok := c.Streams.(interface{ Close() error }); ok {
-			_ = closer.Close()
-		}
-	}
-	return err
+	return a.reportLoop(ctx, c.Bus)
 }
 
 // superviseEngine asks the engine until it answers, adopts what it runs, and then
@@ -367,6 +365,7 @@ func (a *Agent) superviseEngine(ctx context.Context) {
 		}
 		select {
 		case <-time.After(wait):
+		case <-a.askNow:
 		case <-ctx.Done():
 			return
 		}
@@ -390,6 +389,10 @@ func (a *Agent) watchEngine(ctx context.Context) {
 				l.poke()
 			}
 		})
+		select {
+		case a.askNow <- struct{}{}: // it stopped talking: say so at once
+		default:
+		}
 		select {
 		case <-time.After(time.Second):
 		case <-ctx.Done():

@@ -27,6 +27,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 	"github.com/moby/moby/client"
 
+	"suanli.dev/internal/agent/runtime"
 	"suanli.dev/internal/ident"
 	"suanli.dev/internal/protocol"
 )
@@ -490,3 +491,73 @@ func TestDockerDirectPortThatIsTakenIsToldAndLeavesNothing(t *testing.T) {
 }
 
 const goArch = goruntime.GOARCH
+
+func TestDockerEngineThatIsKilledComesBackWithTheDiskKept(t *testing.T) {
+	restart := os.Getenv("SUANLI_TEST_ENGINE_RESTART")
+	if restart == "" {
+		t.Skip("SUANLI_TEST_ENGINE_RESTART does not name a command that kills the engine (-9) and starts it again")
+	}
+	w := dockerWorld(t, nil)
+	image := busybox(t)
+	id := ident.New(ident.Lease)
+	w.run(id, 1, shell(image, "echo kept > /root.txt; echo ready; sleep 600"))
+	w.until("it has written", func() bool { return strings.Contains(w.logs(id), "ready") })
+	done := make(chan error, 1)
+	go func() { done <- exec.Command(restart).Run() }()
+	w.until("the host is not ready", func() bool { w.c.mu.Lock(); defer w.c.mu.Unlock(); return !w.c.last.Ready })
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	s := w.reach(id, 1, protocol.PhaseStopped)
+	if s.Stopped == nil || s.Started == nil || s.Stopped.Nanos < s.Started.Nanos {
+		t.Errorf("status: %+v", s)
+	}
+	w.run(id, 2, shell(image, "cat /root.txt; sleep 600"))
+	w.reach(id, 2, protocol.PhaseRunning)
+	w.until("the file is there", func() bool { return strings.Contains(w.logs(id), "kept") })
+}
+
+// leaky is an engine on a host where somebody empties the firewall's rules.
+type leaky struct {
+	*runtime.Docker
+	table string
+}
+
+func (l leaky) Start(ctx context.Context, id string) error {
+	for _, chain := range []string{"guard_forward", "guard_input"} {
+		if out, err := exec.Command("nft", "flush", "chain", "inet", l.table, chain).CombinedOutput(); err != nil {
+			return fmt.Errorf("%w: %s", err, out)
+		}
+	}
+	return l.Docker.Start(ctx, id)
+}
+
+func TestDockerSelfTestFailsWhereIsolationIsMissing(t *testing.T) {
+	w := dockerWorld(t, func(c *Config) {
+		c.SkipSelfTest = false
+		d, err := runtime.NewDocker(runtime.DockerConfig{Host: c.DockerHost, Dir: c.Dir, HostID: c.HostID, Binary: c.Binary, Table: c.Table})
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.Driver = leaky{d, c.Table}
+	})
+	failed := map[string]bool{}
+	w.until("the self-test is done", func() bool {
+		w.c.mu.Lock()
+		defer w.c.mu.Unlock()
+		for _, c := range w.c.inv.SelfTest.Checks {
+			failed[c.Name] = !c.Passed && !c.Skipped
+		}
+		return len(failed) > 0
+	})
+	for _, name := range []string{"host_address", "firewall_counts"} {
+		if !failed[name] {
+			t.Errorf("the check %s passed without rules: %v", name, failed)
+		}
+	}
+	w.c.mu.Lock()
+	defer w.c.mu.Unlock()
+	if w.c.inv.SelfTest.Passed {
+		t.Error("the self-test passed on a host without isolation")
+	}
+}

@@ -22,6 +22,7 @@ import (
 	"suanli.dev/internal/agent/gpu"
 	"suanli.dev/internal/agent/probe"
 	"suanli.dev/internal/agent/runtime"
+	"suanli.dev/internal/instance"
 	"suanli.dev/internal/protocol"
 )
 
@@ -29,7 +30,7 @@ import (
 func TestMain(m *testing.M) {
 	switch {
 	case filepath.Base(os.Args[0]) == "nvidia-smi":
-		os.Exit(gpu.SMI(os.Args[1:], gpu.SimulatedInventoryPath, os.Stdout))
+		os.Exit(instance.NVIDIASMI(protocol.InstanceGPUs, os.Args[1:], os.Stdout, os.Stderr))
 	case len(os.Args) > 2 && os.Args[1] == "instance" && os.Args[2] == "probe":
 		os.Exit(probe.Main(os.Args[3:], os.Stdout))
 	case len(os.Args) > 2 && os.Args[1] == "instance" && os.Args[2] == "init":

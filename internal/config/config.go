@@ -35,6 +35,7 @@ type Config struct {
 	Docker         string // address of the container engine
 	Isolation      string // default OCI runtime
 	DirectPorts    string // "ADDRESS:FIRST-LAST"
+	FirewallTable  string // nftables table of the agent
 
 	Region                string
 	Zone                  string
@@ -58,6 +59,7 @@ type Setting struct {
 	Key     string // in the file: snake_case; the flag is the same with dashes
 	Default string
 	Doc     string
+	DocZH   string // Doc in Simplified Chinese
 	parse   func(*Config, string) error
 	show    func(*Config) string
 }
@@ -126,6 +128,14 @@ func rate(key, def, doc string, field func(*Config) *money.Rate) Setting {
 
 // Settings lists everything that can be set, in the order of the documents.
 func Settings() []Setting {
+	list := settings()
+	for i := range list {
+		list[i].DocZH = chinese[list[i].Key]
+	}
+	return list
+}
+
+func settings() []Setting {
 	return []Setting{
 		text("data_dir", defaultDataDir(), "Folder of everything this machine keeps: database, keys, logs, instances' disks.", func(c *Config) *string { return &c.DataDir }, filled),
 		text("listen", "127.0.0.1:7080", "Address of the HTTP API. Anything but loopback needs tls_cert and tls_key, or a proxy that speaks TLS in front.", func(c *Config) *string { return &c.Listen }, address),
@@ -143,6 +153,7 @@ func Settings() []Setting {
 		text("docker", "", "Address of the container engine (Docker's or Podman's API), such as unix:///run/docker.sock; empty: DOCKER_HOST, or the usual sockets.", func(c *Config) *string { return &c.Docker }),
 		text("isolation", "", "OCI runtime for instances, such as runc or runsc; empty: the engine's default.", func(c *Config) *string { return &c.Isolation }),
 		text("direct_ports", "", "ADDRESS:FIRST-LAST: ports of this host that are reachable from outside; empty: none, everything goes through the gateway.", func(c *Config) *string { return &c.DirectPorts }, optional(portRange)),
+		text("firewall_table", "suanli", "nftables table (family inet) with the rules that keep instances apart. Agents that share a network namespace need one each.", func(c *Config) *string { return &c.FirewallTable }, tableName),
 		text("region", "local", "Region of hosts that join without naming one.", func(c *Config) *string { return &c.Region }, filled),
 		text("zone", "local-1", "Zone of hosts that join without naming one.", func(c *Config) *string { return &c.Zone }, filled),
 		{Key: "currency", Default: "USD", Doc: "Currency of prices: USD or CNY.",
@@ -369,6 +380,19 @@ func database(v string) error {
 		return nil
 	}
 	return errors.New("want sqlite:PATH or postgres://…")
+}
+
+// tableName checks a name as nftables takes it without quotes.
+func tableName(v string) error {
+	ok := len(v) > 0 && len(v) <= 63
+	for i, r := range v {
+		letter := r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z'
+		ok = ok && (letter || i > 0 && (r >= '0' && r <= '9' || r == '-' || r == '_'))
+	}
+	if !ok {
+		return errors.New("want a letter, then letters, digits, - and _, 63 at most")
+	}
+	return nil
 }
 
 func oneOf(words ...string) func(string) error {

@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"unicode"
 )
 
 func noEnv(string) (string, bool) { return "", false }
@@ -75,8 +76,14 @@ func TestEverySettingIsDocumentedAndShown(t *testing.T) {
 		if s.Doc == "" {
 			t.Errorf("%s has no description", s.Key)
 		}
+		if !strings.ContainsFunc(s.DocZH, func(r rune) bool { return unicode.Is(unicode.Han, r) }) {
+			t.Errorf("%s has no description in Chinese", s.Key)
+		}
 		if _, ok := c.Values()[s.Key]; !ok {
 			t.Errorf("%s is not shown", s.Key)
 		}
+	}
+	if len(chinese) != len(Settings()) {
+		t.Errorf("%d settings and %d descriptions in Chinese: one is of nothing", len(Settings()), len(chinese))
 	}
 }

@@ -87,7 +87,7 @@ func (t token) String() string {
 
 func wrong(pos int, format string, args ...any) error {
 	f := fault.New(fault.Invalid, "bad_expression", "search expression, character %d: %s", pos, fmt.Sprintf(format, args...))
-	f.Location, f.Position = "expression", pos
+	f.Location, f.Position = "query.where", pos
 	return f
 }
 

@@ -140,16 +140,17 @@ type segment struct {
 	rowCount   []int32
 	rowCompute []int64  // micro-units per hour
 	rowStorage []uint16 // which of rates
+	rowCPU     []int32  // thousandths
+	rowMemory  []int32  // MiB; the limits of an inventory fit
 
 	// The rows of group g are groupRows[groupFirst[g]:groupFirst[g+1]].
 	groupFirst, groupRows []int32
 }
 
-// share is what a bundle of n units is n/units of.
+// share is what one unit of a group has.
 type share struct {
-	units, cpuMillis, memoryMiB int64
-	vramGB                      int64 // of one GPU
-	gpus                        int64 // in one unit: 1, or 0 without GPUs
+	vramGB int32
+	gpus   int32 // 1, or 0 without GPUs
 }
 
 // dictionary is a text column: each group's number of its distinct value, lower case.
@@ -173,7 +174,7 @@ func newSegment(all []*entry) *segment {
 	s.storage = make([]uint16, n)
 	s.share = make([]share, n)
 	for j, g := range s.groups {
-		s.share[j] = share{units: int64(g.units), cpuMillis: g.cpuMillis, memoryMiB: g.memoryMiB, vramGB: g.vramGB()}
+		s.share[j] = share{vramGB: int32(g.vramGB())}
 		if g.model != "" {
 			s.share[j].gpus = 1
 		}
@@ -234,7 +235,10 @@ func newSegment(all []*entry) *segment {
 	})
 	s.rowGroup, s.rowCount = make([]int32, len(rows)), make([]int32, len(rows))
 	s.rowCompute, s.rowStorage = make([]int64, len(rows)), make([]uint16, len(rows))
+	s.rowCPU, s.rowMemory = make([]int32, len(rows)), make([]int32, len(rows))
 	for i, r := range rows {
+		g := s.groups[r.group]
+		s.rowCPU[i], s.rowMemory[i] = int32(g.share(g.cpuMillis, int(r.count))), int32(g.share(g.memoryMiB, int(r.count)))
 		s.rowGroup[i], s.rowCount[i], s.rowCompute[i], s.rowStorage[i] = r.group, r.count, r.compute, s.storage[r.group]
 	}
 	s.groupFirst, s.groupRows = make([]int32, n+1), make([]int32, len(rows))

@@ -40,6 +40,10 @@ type ListingChange struct {
 
 // SetListing changes a host's prices and terms. Leases that run keep theirs.
 func (s *Service) SetListing(ctx context.Context, p account.Principal, hostID string, c ListingChange) (Host, error) {
+	// Whose it is comes first: a stranger learns nothing by what is wrong with the rest.
+	if _, err := s.Host(ctx, p, hostID); err != nil {
+		return Host{}, err
+	}
 	if err := s.checkChange(c); err != nil {
 		return Host{}, err
 	}
@@ -134,12 +138,16 @@ func (s *Service) Drain(ctx context.Context, p account.Principal, hostID string,
 // within the window, and its absence then is no fault. A zero window takes the
 // announcement back.
 func (s *Service) SetMaintenance(ctx context.Context, p account.Principal, hostID string, w Window) (Host, error) {
-	if !w.From.IsZero() || !w.Until.IsZero() {
+	if _, err := s.Host(ctx, p, hostID); err != nil {
+		return Host{}, err
+	}
+	if w != (Window{}) {
 		if !w.Until.After(w.From) || w.Until.Before(s.clock()) || w.Until.Sub(w.From) > 90*24*time.Hour {
 			return Host{}, fault.New(fault.Invalid, "bad_window", "maintenance from %s until %s: want an end after the beginning, in the future, and at most 90 days",
 				w.From.Format(time.RFC3339), w.Until.Format(time.RFC3339)).At("body.until")
 		}
 	}
+	w = Window{From: w.From.UTC(), Until: w.Until.UTC()}
 	return s.change(ctx, p, hostID, "host.maintenance", w, func(r *record) { r.Maintenance = w })
 }
 

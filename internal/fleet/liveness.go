@@ -30,6 +30,7 @@ type watch struct {
 // its own: when this process was itself stalled, or when more than half of at
 // least three live hosts are silent at once. Run calls it twice a heartbeat.
 func (s *Service) Silent(ctx context.Context) {
+	s.turnWindows()
 	now := s.elapsed()
 	type lost struct {
 		h        *host
@@ -102,6 +103,26 @@ func (s *Service) Silent(ctx context.Context) {
 		}
 		s.mu.Unlock()
 		s.log.WarnContext(ctx, "host is silent", "host_id", l.id, "last_seen", l.lastSeen)
+	}
+}
+
+// turnWindows withdraws and restores the offers of hosts whose maintenance or
+// listing began or ended since the last time.
+func (s *Service) turnWindows() {
+	now := s.clock()
+	var turned []string
+	s.mu.Lock()
+	for id, h := range s.hosts {
+		l := h.record.Listing
+		closed := h.record.Maintenance.Contains(now) || (!l.EndsAt.IsZero() && !now.Before(l.EndsAt))
+		if closed != h.live.closed {
+			h.live.closed = closed
+			turned = append(turned, id)
+		}
+	}
+	s.mu.Unlock()
+	for _, id := range turned {
+		s.publish(id)
 	}
 }
 

@@ -177,7 +177,7 @@ func (s *Service) entry(h *host) *entry {
 		}
 	}
 	for _, rep := range inv.GPUs {
-		facts, known := s.cfg.Catalog.Lookup(rep.Name, rep.VRAMMiB)
+		facts, known := s.cfg.Catalog.Lookup(modelName(rep), rep.VRAMMiB)
 		n := free[facts.Name]
 		delete(free, facts.Name) // one group a model
 		if n == 0 {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"suanli.dev/internal/protocol"
@@ -28,6 +29,7 @@ type live struct {
 	statsProblem string
 	stats        map[string]protocol.GPUStats
 	skew         time.Duration
+	closed       bool          // in maintenance, or the listing has ended
 	duplicates   int           // reports refused for another session
 	since        time.Duration // Elapsed when onlineFor and offlineFor were last brought up to date
 	onlineFor    time.Duration // in this process
@@ -68,7 +70,7 @@ func (s *Service) Report(ctx context.Context, hostID string, r protocol.Report, 
 func (s *Service) hear(h *host, r protocol.Report, receivedAt time.Time) *protocol.ReportReply {
 	now := s.elapsed()
 	s.mu.Lock()
-	l := &h.live
+	l, id := &h.live, h.record.ID
 	if l.session != "" && r.Session != l.session {
 		// Two machines with one key: the one that was there first goes on. An agent
 		// that was restarted gets through when its former self has been silent for
@@ -76,7 +78,7 @@ func (s *Service) hear(h *host, r protocol.Report, receivedAt time.Time) *protoc
 		if l.online && now-l.seen < 2*s.beat {
 			l.duplicates++
 			s.mu.Unlock()
-			s.log.Warn("a second agent uses a host's key", "host_id", h.record.ID)
+			s.log.Warn("a second agent uses a host's key", "host_id", id)
 			return &protocol.ReportReply{
 				Code: "duplicate_session", NextInSeconds: max(1, s.cfg.HeartbeatSeconds/3),
 				Message: "another agent with this host's key is connected; if it is not this machine's own former run, stop one of the two and let it join anew",
@@ -112,7 +114,7 @@ func (s *Service) hear(h *host, r protocol.Report, receivedAt time.Time) *protoc
 	l.statsProblem = problem
 	s.mu.Unlock()
 	if changed {
-		s.publish(h.record.ID)
+		s.publish(id)
 	}
 	return nil
 }
@@ -195,7 +197,7 @@ func (s *Service) takeInventory(r *record, inv protocol.Inventory, now protocol.
 		r.GPUs[i].Present = false
 	}
 	for _, g := range inv.GPUs {
-		model, _ := s.cfg.Catalog.Lookup(g.Name, g.VRAMMiB)
+		model, _ := s.cfg.Catalog.Lookup(modelName(g), g.VRAMMiB)
 		i := slices.IndexFunc(r.GPUs, func(o gpu) bool { return o.UUID == g.UUID })
 		if i < 0 {
 			r.GPUs = append(r.GPUs, gpu{UUID: g.UUID, Health: protocol.Healthy})
@@ -329,4 +331,14 @@ func (s *Service) tellFaults(ctx context.Context, old, next *record) {
 			s.cfg.OnGPUFault(ctx, GPUFault{HostID: next.ID, UUID: g.UUID, LeaseID: g.LeaseID, Reason: g.Reason})
 		}
 	}
+}
+
+// modelName is what the catalog is asked for. An agent marks the name of a
+// simulated GPU, so that nobody inside an instance takes it for hardware; on the
+// market the model is the one simulated, and Simulated says the rest.
+func modelName(g protocol.GPU) string {
+	if !g.Simulated {
+		return g.Name
+	}
+	return strings.TrimSuffix(strings.TrimPrefix(g.Name, "SIMULATED "), " (no hardware)")
 }

@@ -93,7 +93,7 @@ func newPlan(q Query) (*plan, error) {
 		p.limit = 50
 	}
 	if p.limit < 1 || p.limit > 500 {
-		return nil, fault.New(fault.Invalid, "bad_limit", "%d offers a page were asked for; want 1 to 500", q.Limit).At("limit")
+		return nil, fault.New(fault.Invalid, "bad_limit", "%d offers a page were asked for; want 1 to 500", q.Limit).At("query.limit")
 	}
 	name, descending := strings.CutPrefix(strings.TrimSpace(q.Sort), "-")
 	if name == "" {
@@ -105,7 +105,7 @@ func newPlan(q Query) (*plan, error) {
 		if near := suggestion(name); !ok && near != "" {
 			hint = "did you mean " + near + "?"
 		}
-		return nil, fault.New(fault.Invalid, "bad_sort", "offers cannot be sorted by %q; %s", name, hint).At("sort")
+		return nil, fault.New(fault.Invalid, "bad_sort", "offers cannot be sorted by %q; %s", name, hint).At("query.sort")
 	}
 	p.sort, p.descending = f, descending
 	h := fnv.New32a()
@@ -115,7 +115,7 @@ func newPlan(q Query) (*plan, error) {
 		b, err := base64.RawURLEncoding.DecodeString(q.Cursor)
 		var at position
 		if err != nil || json.Unmarshal(b, &at) != nil || at.Query != p.fingerprint {
-			return nil, fault.New(fault.Invalid, "bad_cursor", "this cursor is not from the same search; start again without one").At("cursor")
+			return nil, fault.New(fault.Invalid, "bad_cursor", "this cursor is not from the same search; start again without one").At("query.cursor")
 		}
 		p.after = &at
 	}
@@ -554,19 +554,13 @@ func (x *scan) number(f *field) func(int32) int64 {
 	case "compute_price_per_hour":
 		return func(i int32) int64 { return s.rowCompute[i] }
 	case "gpu_count":
-		return func(i int32) int64 { return int64(s.rowCount[i]) * s.share[s.rowGroup[i]].gpus }
+		return func(i int32) int64 { return int64(s.rowCount[i] * s.share[s.rowGroup[i]].gpus) }
 	case "total_vram_gb":
-		return func(i int32) int64 { return int64(s.rowCount[i]) * s.share[s.rowGroup[i]].vramGB }
+		return func(i int32) int64 { return int64(s.rowCount[i]) * int64(s.share[s.rowGroup[i]].vramGB) }
 	case "cpus":
-		return func(i int32) int64 {
-			h := &s.share[s.rowGroup[i]]
-			return h.cpuMillis * int64(s.rowCount[i]) / h.units
-		}
+		return func(i int32) int64 { return int64(s.rowCPU[i]) }
 	case "memory_gib":
-		return func(i int32) int64 {
-			h := &s.share[s.rowGroup[i]]
-			return h.memoryMiB * int64(s.rowCount[i]) / h.units * 1000 / 1024
-		}
+		return func(i int32) int64 { return int64(s.rowMemory[i]) * 1000 / 1024 }
 	}
 	column := s.numbers[f.column]
 	return func(i int32) int64 { return column[s.rowGroup[i]] }

@@ -67,6 +67,7 @@ func FuzzExpression(f *testing.F) {
 	f.Add(`gpu_model = "RTX 4090" and (count >= 2 or not nvlink) and region in ('a', "b") and max_cuda >= 12.4`)
 	f.Add(`not not !nvlink || price < 1.5 && driver >= 550.54.15`)
 	f.Add("“𝄞")
+	x := market(3, 1)
 	f.Fuzz(func(t *testing.T, expression string) {
 		n, err := parse(expression)
 		if err != nil {
@@ -76,7 +77,6 @@ func FuzzExpression(f *testing.F) {
 			}
 			return
 		}
-		x := market(3, 1)
 		for _, part := range conjuncts(n) {
 			x.read(func(base, _ *segment) { (&scan{segment: base, storage: base.storagePerHour(1)}).rows(part) })
 		}

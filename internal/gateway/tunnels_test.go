@@ -114,7 +114,7 @@ func rawBus(t *testing.T, tun *tunnel.Tunnel, id tunnel.Identity, options ...nat
 		t.Fatal(err)
 	}
 	errs := make(chan error, 100)
-	nc, err := nats.Connect("nats://x", append([]nats.Option{
+	nc, err := nats.Connect("nats://127.0.0.1", append([]nats.Option{
 		nats.SetCustomDialer(given{stream}), nats.NoReconnect(), nats.Name(id.HostID), nats.Nkey(public, key.Sign),
 		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { errs <- err }),
 	}, options...)...)

@@ -101,8 +101,10 @@ func startContainer(t *testing.T, scratch bool, settings protocol.InstanceSettin
 		}
 		copyFile(t, binary, filepath.Join(dir, "bin/prog"))
 	} else {
-		if err := os.Chmod(dir, 0o755); err != nil {
-			t.Fatal(err)
+		for _, d := range []string{dir, filepath.Dir(dir)} { // another user passes through
+			if err := os.Chmod(d, 0o755); err != nil {
+				t.Fatal(err)
+			}
 		}
 		if err := os.MkdirAll(filepath.Join(dir, ".suanli/run"), 0o755); err != nil {
 			t.Fatal(err)

@@ -69,11 +69,14 @@ func readSimulated(path string) ([]protocol.GPU, error) {
 	if err != nil {
 		return nil, fmt.Errorf("no simulated GPUs here: %w", err)
 	}
-	var s protocol.SimulatedGPUs
-	if err := json.Unmarshal(b, &s); err != nil {
+	var gpus []protocol.GPU
+	if err := json.Unmarshal(b, &gpus); err != nil {
 		return nil, fmt.Errorf("read the simulated GPUs: %w", err)
 	}
-	return s.GPUs, nil
+	for i := range gpus {
+		gpus[i].Index = i // a container counts the devices that it was given from 0
+	}
+	return gpus, nil
 }
 
 // simulatedName makes sure that a name cannot pass for a real one.

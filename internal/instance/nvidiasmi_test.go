@@ -14,7 +14,7 @@ import (
 func TestSimulatedSMIAlwaysSaysWhatItIs(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "gpus.json")
-	b, err := json.Marshal(protocol.SimulatedGPUs{GPUs: []protocol.GPU{{UUID: "GPU-51300000-1", Name: "NVIDIA H100", VRAMMiB: 81920, Driver: "580.65.06", Stats: protocol.GPUStats{UsedMiB: 20, UtilizationPercent: 7}}}})
+	b, err := json.Marshal([]protocol.GPU{{UUID: "GPU-51300000-1", Name: "NVIDIA H100", VRAMMiB: 81920, Driver: "580.65.06", Stats: protocol.GPUStats{UsedMiB: 20, UtilizationPercent: 7}}})
 	if err == nil {
 		err = os.WriteFile(path, b, 0o644)
 	}

@@ -4,8 +4,8 @@
 // commits the choice must be ready to find it taken.
 //
 // Of all sets of free GPUs of the right model it prefers, in this order: those
-// joined by NVLink or a switch (an island), those on one NUMA node, those with
-// the most links between them, and then the set that leaves the least behind in
-// the islands that it breaks, so that large islands stay whole for large
+// joined by NVLink or a switch (an island), those with the most links between
+// them, those on one NUMA node, and then the set that leaves the least behind in
+// the islands and nodes that it breaks, so that large ones stay whole for large
 // requests.
 package placement

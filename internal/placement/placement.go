@@ -138,16 +138,16 @@ func free(h Host, model string) []GPU {
 
 // score of a set of GPUs; the smaller is the better.
 type score struct {
-	islands int // that the set spans
-	nodes   int // NUMA nodes that it spans
-	links   int // between its members
-	left    []int
+	islands int   // that the set spans
+	links   int   // between its members; the more the better
+	nodes   int   // NUMA nodes that it spans
+	left    []int // behind in the islands and nodes that it breaks, and on the host
 }
 
 func (s score) less(o score) bool {
 	return cmp.Or(
-		cmp.Compare(s.islands, o.islands), cmp.Compare(s.nodes, o.nodes),
-		cmp.Compare(o.links, s.links), slices.Compare(s.left, o.left),
+		cmp.Compare(s.islands, o.islands), cmp.Compare(o.links, s.links),
+		cmp.Compare(s.nodes, o.nodes), slices.Compare(s.left, o.left),
 	) < 0
 }
 
@@ -167,7 +167,7 @@ func pick(h Host, r Request) ([]string, score) {
 	var best uint64
 	var bestScore score
 	found := false
-	// Sets in the order of their bits: the first of equals has the lowest indexes.
+	// Sets in the order of their bits; the first of equals is kept.
 	for set := uint64(1)<<r.Count - 1; set < 1<<len(gpus); set = nextSet(set) {
 		s := t.score(set)
 		if !found || s.less(bestScore) {

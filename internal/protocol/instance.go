@@ -6,7 +6,7 @@ const (
 	InstanceDir     = "/.suanli"
 	InstanceBinary  = "/.suanli/suanli"        // the same static binary; argv: suanli instance init
 	InstanceConfig  = "/.suanli/instance.json" // InstanceSettings, read-only, mode 0600 root
-	InstanceGPUs    = "/.suanli/gpus.json"     // SimulatedGPUs, read-only; there on simulated hosts only
+	InstanceGPUs    = "/.suanli/gpus.json"     // []GPU for nvidia-smi, read-only; there on simulated hosts only
 	InstanceRunDir  = "/.suanli/run"           // small tmpfs or bind mount: status.json, sessions
 	InstanceSSHPort = 2222                     // where the instance's own SSH server listens, in its own network
 )
@@ -36,11 +36,4 @@ type InstanceReport struct {
 	Started  bool `json:"started"`  // the command was started
 	Sessions int  `json:"sessions"` // open SSH sessions
 	ExitCode *int `json:"exit_code,omitempty"`
-}
-
-// SimulatedGPUs is what the nvidia-smi of a simulated host shows: the instance's
-// GPUs as the agent reports them, so that the figures are those of the platform.
-// The agent rewrites the file when they change.
-type SimulatedGPUs struct {
-	GPUs []GPU `json:"gpus"`
 }

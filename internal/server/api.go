@@ -42,6 +42,8 @@ type Services struct {
 // name that adds nothing if its service is nil.
 func (a *API) subjects() {
 	a.registerAccount()
+	a.registerCatalog()
+	a.registerFleet()
 	a.registerLease()
 	a.registerBilling()
 }
@@ -149,6 +151,7 @@ func New(cfg Config) *Server {
 	s.page = sync.OnceValues(s.renderReference)
 	s.mux.HandleFunc("GET /openapi.json", s.serveDocument)
 	s.mux.HandleFunc("GET /docs", s.serveReference)
+	s.mux.Handle("GET /{$}", http.RedirectHandler("/docs", http.StatusFound))
 	s.mux.HandleFunc("GET /healthz", serveHealth)
 	s.mux.HandleFunc("GET /readyz", s.serveReady)
 	s.mux.HandleFunc("GET /metrics", s.serveMetrics)

@@ -61,6 +61,7 @@ type Cloud struct {
 // OpenCloud opens the stores and listeners of a control plane. On an error
 // nothing is left open.
 func OpenCloud(ctx context.Context, cfg *config.Config, version string, log *slog.Logger) (c *Cloud, err error) {
+	log = slog.New(LogHandler(log.Handler()))
 	c = &Cloud{cfg: cfg, log: log, version: version}
 	defer func() {
 		if err != nil {
@@ -252,6 +253,7 @@ func (c *Cloud) Run(ctx context.Context) error {
 		})
 	}
 	part("accounts", c.Accounts.Run)
+	part("answers", c.http.Run)
 	part("fleet", c.Fleet.Run)
 	part("billing", c.Billing.Run)
 	part("leases", c.Leases.Run)

@@ -28,7 +28,7 @@ type Entrance struct {
 	Open func(ctx context.Context, hostID string, h protocol.StreamHeader) (net.Conn, error)
 }
 
-// LeasePath names a lease in a path.
+// LeasePath is embedded in the input of operations on one lease.
 type LeasePath struct {
 	LeaseID string `path:"lease_id" maxLength:"64" doc:"Identifier, or the name of a lease that is not over"`
 }
@@ -80,6 +80,11 @@ func (a *API) registerLease() {
 		a.leaseHistory)
 	registerEvents(a, operation{ID: "watchLeases", Method: http.MethodGet, Path: "/v1/lease-events", Summary: "Follow the changes of all leases", Tag: tagLease, Action: account.ReadLeases},
 		a.watchLeases)
+	if a.Fleet != nil {
+		register(a, operation{ID: "abandonHost", Method: http.MethodPost, Path: "/v1/operator/hosts/{host_id}/abandon", Summary: "Give up a host that will not come back", Tag: tagHosts, Action: account.Operate, Idempotent: true,
+			Description: "Ends its leases as of its last sign of life. Should it come back, it is told to remove what is left of them before anything new starts there."},
+			a.abandonHost)
+	}
 	if a.Entrance == nil {
 		return
 	}
@@ -267,6 +272,19 @@ func moment(t time.Time) *time.Time {
 		return nil
 	}
 	return &t
+}
+
+func (a *API) abandonHost(ctx context.Context, p account.Principal, in *struct {
+	HostID string `path:"host_id" maxLength:"64"`
+}) (*none, error) {
+	if _, err := a.Fleet.Host(ctx, p, in.HostID); err != nil {
+		return nil, err
+	}
+	lastSeen, online := a.Fleet.LastSeen(in.HostID)
+	if online {
+		return nil, fault.New(fault.Conflict, "host_online", "host %s is there; drain it, or end its leases, instead of giving it up", in.HostID)
+	}
+	return nil, a.Leases.Abandon(ctx, p, in.HostID, lastSeen)
 }
 
 func (a *API) leaseAccess(ctx context.Context, p account.Principal, in *LeasePath) (*body[api.LeaseAccess], error) {

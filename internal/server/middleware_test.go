@@ -95,7 +95,6 @@ func TestRequestsThatFitNoEndpointGetProblems(t *testing.T) {
 		code                     string
 	}{
 		{"a path that is nowhere", "GET", "/v1/nowhere", "", nil, 404, "not_found"},
-		{"the root", "GET", "/", "", nil, 404, "not_found"},
 		{"another method", "PUT", "/v1/users", "{}", nil, 405, "method_not_allowed"},
 		{"broken JSON", "POST", "/v1/api-keys", "{", nil, 400, "bad_request"},
 		{"no body", "POST", "/v1/api-keys", "", nil, 400, "bad_request"},

@@ -177,7 +177,9 @@ func (n *NVML) ask(ctx context.Context) ([]Device, error) {
 	}
 	n.lastErr = nil
 	if r.Error != "" && !r.NoDriver {
-		return nil, errors.New("NVML: " + r.Error)
+		err := errors.New("NVML: " + r.Error)
+		n.drop(err) // a fresh process opens the driver anew
+		return nil, err
 	}
 	for i := range r.GPUs {
 		d := &r.GPUs[i]

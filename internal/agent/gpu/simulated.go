@@ -19,9 +19,6 @@ import (
 // SimulatedUUIDPrefix begins the UUID of every simulated GPU; no real one has it.
 const SimulatedUUIDPrefix = "GPU-51300000-"
 
-// SimulatedInventoryPath is where an instance finds what its nvidia-smi shows.
-const SimulatedInventoryPath = protocol.InstanceDir + "/gpus.json"
-
 //go:embed machines/*.json
 var machines embed.FS
 
@@ -114,7 +111,7 @@ func (s *Simulated) Attach(_ context.Context, uuids []string) (runtime.Attachmen
 	if err := os.WriteFile(path, b, 0o644); err != nil {
 		return runtime.Attachment{}, err
 	}
-	a.Mounts = []runtime.Mount{{Source: path, Target: SimulatedInventoryPath}, {Source: s.binary, Target: "/usr/bin/nvidia-smi"}}
+	a.Mounts = []runtime.Mount{{Source: path, Target: protocol.InstanceGPUs}, {Source: s.binary, Target: "/usr/bin/nvidia-smi"}}
 	return a, nil
 }
 

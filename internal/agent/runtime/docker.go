@@ -67,6 +67,7 @@ const (
 	labelGeneration = "suanli.generation"
 	labelGPUs       = "suanli.gpus"
 	labelDisk       = "suanli.disk_mib"
+	labelOpen       = "suanli.open_private" // of a network: its lease may reach private ranges
 )
 
 // addedCapabilities is what is given back after all are dropped: what package
@@ -229,12 +230,7 @@ func (d *Docker) Create(ctx context.Context, c Container) error {
 	// The network takes tens of milliseconds of the engine's time, the disk of
 	// ours: side by side.
 	netDone := make(chan error, 1)
-	var gateway netip.Addr
-	go func() {
-		g, err := d.makeNetwork(ctx, c.LeaseID, c.OpenPrivate)
-		gateway = g
-		netDone <- err
-	}()
+	go func() { netDone <- d.makeNetwork(ctx, c.LeaseID, c.OpenPrivate) }()
 	err = v.create(c.DiskMiB)
 	if err == nil {
 		err = v.open()
@@ -248,7 +244,6 @@ func (d *Docker) Create(ctx context.Context, c Container) error {
 	if err != nil {
 		return err
 	}
-	_ = gateway
 
 	config, hostConfig := d.describe(v, c)
 	r, err := d.api.ContainerCreate(ctx, client.ContainerCreateOptions{
@@ -397,29 +392,36 @@ func bind(source, target string, readOnly bool) mount.Mount {
 func networkName(lease string) string { return "suanli-" + lease }
 
 // makeNetwork makes the lease's own network, isolated before anything can use it.
-func (d *Docker) makeNetwork(ctx context.Context, lease string, open bool) (netip.Addr, error) {
+func (d *Docker) makeNetwork(ctx context.Context, lease string, open bool) error {
 	if err := d.fw.add(lease, open); err != nil {
-		return netip.Addr{}, err
+		return err
 	}
 	d.nets.Lock()
 	defer d.nets.Unlock()
 	list, err := d.api.NetworkList(ctx, client.NetworkListOptions{})
 	if err != nil {
-		return netip.Addr{}, fmt.Errorf("list networks: %w", err)
+		return fmt.Errorf("list networks: %w", err)
 	}
 	used := map[netip.Prefix]bool{}
 	for _, n := range list.Items {
-		if n.Name == networkName(lease) && n.Labels[labelHost] == d.cfg.HostID && len(n.IPAM.Config) > 0 {
-			return n.IPAM.Config[0].Gateway, nil
+		if n.Name == networkName(lease) && n.Labels[labelHost] == d.cfg.HostID {
+			return nil
 		}
 		for _, c := range n.IPAM.Config {
 			used[c.Subnet] = true
 		}
 	}
-	for n := 0; ; n++ {
-		prefix, gateway, ok := subnet(d.fw.pool, n)
+	// Another engine on this host may have networks of its own from the same
+	// pool, which this engine does not list.
+	for _, p := range hostPrefixes(func(string) bool { return true }) {
+		used[p] = true
+	}
+	count := 1 << (leaseBits - d.fw.pool.Bits())
+	for i := range count {
+		// Two agents that look at the same moment rarely begin at the same place.
+		prefix, gateway, ok := subnet(d.fw.pool, (firstSubnet(lease, count)+i)%count)
 		if !ok {
-			return netip.Addr{}, &Error{Code: "engine", Reason: fmt.Sprintf("every network of %s is in use on this host", d.fw.pool)}
+			break
 		}
 		taken := false
 		for u := range used {
@@ -435,17 +437,18 @@ func (d *Docker) makeNetwork(ctx context.Context, lease string, open bool) (neti
 				"com.docker.network.bridge.name":       bridgeName(lease),
 				"com.docker.network.bridge.enable_icc": "false",
 			},
-			Labels: map[string]string{labelHost: d.cfg.HostID, labelLease: lease},
+			Labels: map[string]string{labelHost: d.cfg.HostID, labelLease: lease, labelOpen: strconv.FormatBool(open)},
 		})
 		switch {
 		case err == nil:
-			return gateway, nil
+			return nil
 		case strings.Contains(err.Error(), "overlap"):
 			used[prefix] = true // something on the host that the engine does not list
 		default:
-			return netip.Addr{}, classify("make the instance's network", err)
+			return classify("make the instance's network", err)
 		}
 	}
+	return &Error{Code: "engine", Reason: fmt.Sprintf("every network of %s is in use on this host", d.fw.pool)}
 }
 
 // Start implements Driver.
@@ -767,7 +770,7 @@ func (d *Docker) Sweep(ctx context.Context, keep func(string) bool) error {
 				continue
 			}
 			errs = append(errs, d.fw.remove(lease))
-		} else if err := d.fw.add(lease, false); err != nil {
+		} else if err := d.fw.add(lease, n.Labels[labelOpen] == "true"); err != nil {
 			errs = append(errs, err)
 		}
 	}
@@ -786,6 +789,8 @@ func classify(what string, err error) error {
 	switch {
 	case strings.Contains(text, "port is already allocated"), strings.Contains(text, "address already in use"):
 		return &Error{Code: "port_taken", Reason: "a direct port of the lease is in use on the host: " + text}
+	case strings.Contains(text, "unsatisfied condition: cuda"):
+		return &Error{Code: "driver_too_old", Reason: "the image needs a newer CUDA than this host's driver offers; choose an older image, or an offer with a higher CUDA version: " + text}
 	case strings.Contains(text, "could not select device driver"), strings.Contains(text, "nvidia-container-cli"), strings.Contains(text, "error gathering device information"):
 		return &Error{Code: "gpu_missing", Reason: "the engine cannot give the container its GPUs (is the NVIDIA container toolkit installed?): " + text}
 	case strings.Contains(text, "no space left on device"):

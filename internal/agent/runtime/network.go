@@ -39,25 +39,38 @@ func bridgeName(leaseID string) string {
 	return "sl" + hex.EncodeToString(sum[:6])
 }
 
-// pool returns the prefix for leases' networks.
-func pool() netip.Prefix {
-	addrs := map[netip.Prefix]bool{}
+// hostPrefixes returns the IPv4 networks of the host's interfaces whose names
+// are wanted.
+func hostPrefixes(want func(name string) bool) []netip.Prefix {
+	var found []netip.Prefix
 	ifaces, _ := net.Interfaces()
 	for _, i := range ifaces {
-		if strings.HasPrefix(i.Name, "sl") && len(i.Name) == 14 {
+		if !want(i.Name) {
 			continue
 		}
 		list, _ := i.Addrs()
 		for _, a := range list {
-			if p, err := netip.ParsePrefix(a.String()); err == nil {
-				addrs[p] = true
+			if p, err := netip.ParsePrefix(a.String()); err == nil && p.Addr().Is4() {
+				found = append(found, p.Masked())
 			}
 		}
 	}
+	return found
+}
+
+// firstSubnet is where the search for a lease's network begins, of count.
+func firstSubnet(leaseID string, count int) int {
+	sum := sha256.Sum256([]byte("network " + leaseID))
+	return int(binary.BigEndian.Uint32(sum[:4]) % uint32(count))
+}
+
+// pool returns the prefix for leases' networks.
+func pool() netip.Prefix {
+	addrs := hostPrefixes(func(name string) bool { return !strings.HasPrefix(name, "sl") || len(name) != 14 })
 next:
 	for _, c := range poolCandidates {
 		p := netip.MustParsePrefix(c)
-		for a := range addrs {
+		for _, a := range addrs {
 			if a.Overlaps(p) {
 				continue next
 			}

@@ -1,0 +1,77 @@
+# Every variable here can be given on the command line or in the environment:
+#   make test PACKAGES=./internal/billing/... TESTFLAGS='-run Due -v'
+
+GO           ?= go
+BIN          ?= bin
+VERSION      ?= $(shell git describe --tags --dirty 2>/dev/null || echo 0.1.0-dev)
+LDFLAGS      ?= -s -w -X main.version=$(VERSION)
+# The version comes from LDFLAGS; asking git again fails where the checkout
+# belongs to another user.
+BUILDFLAGS   ?= -trimpath -buildvcs=false
+CC           ?= cc
+
+PACKAGES     ?= ./...
+TESTFLAGS    ?=
+# Packages tested at a time. More than two engines' worth of containers on a
+# small machine measures the machine and not the code.
+TEST_JOBS    ?= 2
+# Longest time for one package, and for all of make test.
+TEST_TIMEOUT ?= 10m
+TEST_LIMIT   ?= 18m
+
+NAME         ?=
+BENCHFLAGS   ?=
+DEMOFLAGS    ?=
+GOLANGCI     ?= golangci-lint
+
+# The main binary is static everywhere; only the NVML helper uses cgo.
+export CGO_ENABLED = 0
+
+.DEFAULT_GOAL := help
+
+.PHONY: help
+help: ## Say what can be made
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1	\2/p' $(MAKEFILE_LIST) | expand -t 18
+
+.PHONY: build
+build: ## Build bin/suanli (static), and bin/suanli-nvml where there is a C compiler
+	$(GO) build $(BUILDFLAGS) -ldflags '$(LDFLAGS)' -o $(BIN)/suanli ./cmd/suanli
+	@if [ ! -d cmd/suanli-nvml ]; then :; \
+	elif ! command -v $(CC) >/dev/null 2>&1; then \
+		echo "no C compiler ($(CC)): built without suanli-nvml, which only hosts with NVIDIA GPUs need"; \
+	else \
+		echo "CGO_ENABLED=1 $(GO) build -o $(BIN)/suanli-nvml ./cmd/suanli-nvml"; \
+		CGO_ENABLED=1 CGO_CFLAGS='-O2 -Wno-deprecated-declarations' CC=$(CC) \
+			$(GO) build $(BUILDFLAGS) -ldflags '-s -w' -o $(BIN)/suanli-nvml ./cmd/suanli-nvml; \
+	fi
+
+.PHONY: generate
+generate: ## Write again what is generated: the OpenAPI document, parts of docs/
+	$(GO) generate ./...
+
+.PHONY: lint
+lint: ## Check format, imports and the other house rules
+	@unformatted=$$(gofmt -l $$(git ls-files '*.go' 2>/dev/null || find . -name '*.go')); \
+	if [ -n "$$unformatted" ]; then echo "run gofmt -w on:"; echo "$$unformatted"; exit 1; fi
+	@for f in deploy/*.sh deploy/*/*.sh .ci/run; do bash -n "$$f" || exit 1; done
+	$(GO) vet $(PACKAGES)
+	$(GO) test -count=1 ./internal/lint
+	@if command -v $(GOLANGCI) >/dev/null 2>&1; then $(GOLANGCI) run; \
+	else echo "$(GOLANGCI) is not installed: its further checks are left out"; fi
+
+.PHONY: test
+test: ## Install what tests need, start a database and an engine for them, run all tests
+	timeout --kill-after=30s $(TEST_LIMIT) deploy/setup-test.sh \
+		$(GO) test -p $(TEST_JOBS) -timeout $(TEST_TIMEOUT) $(TESTFLAGS) $(PACKAGES)
+
+.PHONY: bench
+bench: build ## Run all benchmarks, or one: make bench NAME=x
+	GO=$(GO) BIN=$(BIN) bench/run.sh $(BENCHFLAGS) $(NAME)
+
+.PHONY: demo
+demo: build ## Start a cloud on this machine and rent on it, step by step
+	BIN=$(BIN) deploy/demo.sh $(DEMOFLAGS)
+
+.PHONY: clean
+clean: ## Remove what was built (not what a cloud keeps)
+	rm -rf $(BIN) dist .cache

@@ -1,0 +1,188 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"suanli.dev/api"
+)
+
+func balanceCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "balance", Short: tr("Show the account's money and how long it lasts"), Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := client(cmd)
+			if err != nil {
+				return err
+			}
+			b, err := c.Balance(cmd.Context())
+			if err != nil {
+				return err
+			}
+			if wantsJSON(cmd) {
+				return printJSON(cmd, b)
+			}
+			t := newTable(tr("SETTLED"), b.Settled.Display()+" "+b.Currency)
+			t.add(tr("HELD"), b.Held.Display())
+			t.add(tr("DUE, NOT POSTED"), b.UnbilledDue.Display())
+			t.add(tr("AVAILABLE"), b.Available.Display())
+			t.add(tr("BURN PER HOUR"), b.BurnPerHour.Display())
+			if b.RunsOutAt != nil {
+				t.add(tr("LASTS UNTIL"), b.RunsOutAt.Local().Format(time.DateTime))
+			}
+			t.print(cmd.OutOrStdout())
+			return nil
+		},
+	}
+}
+
+func billCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "bill LEASE", Short: tr("Show what a lease costs so far, line by line"), Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := client(cmd)
+			if err != nil {
+				return err
+			}
+			l, err := c.Lease(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			b, err := c.Bill(cmd.Context(), l.ID)
+			if err != nil {
+				return err
+			}
+			if wantsJSON(cmd) {
+				return printJSON(cmd, b)
+			}
+			printBill(cmd, b)
+			return nil
+		},
+	}
+	return cmd
+}
+
+func printBill(cmd *cobra.Command, b *api.Bill) {
+	say(cmd, "Bill of lease %s%s at %s", b.LeaseID, mark(b.Simulated), b.At.Local().Format(time.DateTime))
+	t := newTable(tr("METER"), tr("FROM"), tr("TO"), tr("USED"), tr("CHARGED"), tr("RATE"), tr("AMOUNT"))
+	when := func(at *time.Time) string {
+		if at == nil {
+			return ""
+		}
+		return at.Local().Format("01-02 15:04:05.000")
+	}
+	for _, l := range b.Lines {
+		t.add(word(l.Meter), when(l.Start), when(l.End), fmt.Sprintf("%d %s", l.Used, word(l.Unit)), fmt.Sprintf("%d %s", l.Charged, word(l.Unit)), l.Rate.Display()+" / "+word(l.RateUnit), l.Amount.Display())
+	}
+	t.add(tr("total"), "", "", "", "", b.Currency, b.Total.Display())
+	t.print(cmd.OutOrStdout())
+	for _, l := range b.Lines {
+		say(cmd, "  %s", explain(l, b))
+	}
+	say(cmd, "Of this the provider earns %s and the cloud keeps %s.", b.ProviderShare, b.Commission)
+}
+
+// explain says a line of a bill in a sentence. The API's own words are English;
+// in another language they are made from the line's fields.
+func explain(l api.BillLine, b *api.Bill) string {
+	if !chinese {
+		return l.Words
+	}
+	var what string
+	switch l.Meter {
+	case "compute":
+		what = fmt.Sprintf("运行 %d 秒", l.Used)
+		if l.Charged != l.Used {
+			what += fmt.Sprintf("，按 %d 秒计费（含最短计费时长和按粒度进位）", l.Charged)
+		}
+	case "storage":
+		what = fmt.Sprintf("保留磁盘，共 %d GiB·秒", l.Used)
+		if l.Start != nil && l.End != nil {
+			what = fmt.Sprintf("%s 至 %s 保留磁盘，共 %d GiB·秒（月价按当月实际时长折算）", l.Start.Local().Format(time.DateTime), l.End.Local().Format(time.DateTime), l.Used)
+		}
+	case "egress":
+		what = fmt.Sprintf("向外发送 %d 字节（1 GB 为 1,000,000,000 字节）", l.Used)
+	default:
+		return l.Words
+	}
+	what += fmt.Sprintf("，单价 %s %s/%s：合计 %s %s", l.Rate.Display(), b.Currency, word(l.RateUnit), l.Amount.Display(), b.Currency)
+	if l.Open {
+		what += "，仍在计费"
+	}
+	if b.Simulated {
+		what += "（模拟）"
+	}
+	return what
+}
+
+func depositCommand() *cobra.Command {
+	var in api.Deposit
+	var key string
+	cmd := &cobra.Command{
+		Use: "deposit ACCOUNT AMOUNT", Short: tr("Enter money that an account has paid (operator)"), Args: cobra.ExactArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := client(cmd)
+			if err != nil {
+				return err
+			}
+			in.AccountID = args[0]
+			if in.Amount, err = api.ParseAmount(args[1]); err != nil {
+				return usageError{err}
+			}
+			ctx := cmd.Context()
+			if key != "" {
+				ctx = api.IdempotencyKey(ctx, key)
+			}
+			t, err := c.Deposit(ctx, in)
+			if err != nil {
+				return err
+			}
+			if wantsJSON(cmd) {
+				return printJSON(cmd, t)
+			}
+			say(cmd, "%s %s entered for %s", t.Amount.Display(), t.Currency, in.AccountID)
+			return nil
+		},
+	}
+	cmd.Flags().StringVar(&in.Reference, "reference", "", tr("where the money came from, such as the bank's number"))
+	cmd.Flags().StringVar(&key, "key", "", tr("idempotency key: entering it twice counts once"))
+	return cmd
+}
+
+func ledgerCommand() *cobra.Command {
+	cmd := &cobra.Command{Use: "ledger", Short: tr("Check the books (operator)")}
+	cmd.AddCommand(&cobra.Command{
+		Use: "verify", Short: tr("Compute every balance again from its transfers"), Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := client(cmd)
+			if err != nil {
+				return err
+			}
+			r, err := c.VerifyLedger(cmd.Context())
+			if err != nil {
+				return err
+			}
+			if wantsJSON(cmd) {
+				if err := printJSON(cmd, r); err != nil {
+					return err
+				}
+			} else {
+				for _, s := range r.Sums {
+					say(cmd, "%s: debits %s, credits %s", s.Currency, s.Debits, s.Credits)
+				}
+				for _, m := range r.Mismatches {
+					say(cmd, "wrong: %s %s: %s", m.Path, m.Currency, m.What)
+				}
+				say(cmd, "%d accounts, %d transfers", r.Accounts, r.Transfers)
+			}
+			if !r.OK {
+				return errors.New(tr("the books do not balance"))
+			}
+			return nil
+		},
+	})
+	return cmd
+}

@@ -1,0 +1,120 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"suanli.dev/api"
+)
+
+func searchCommand() *cobra.Command {
+	var q api.OfferQuery
+	var fields bool
+	cmd := &cobra.Command{
+		Use: "search [EXPRESSION]", Short: tr("Search the market"), Args: cobra.MaximumNArgs(1),
+		Example: `  suanli search 'gpu_model = "RTX 4090" and gpu_count >= 2 and price_per_hour < 1.5'
+  suanli search --sort -vram_gib 'not simulated'`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := client(cmd)
+			if err != nil {
+				return err
+			}
+			if fields {
+				list, err := c.OfferFields(cmd.Context())
+				if err != nil {
+					return err
+				}
+				if wantsJSON(cmd) {
+					return printJSON(cmd, list)
+				}
+				t := newTable(tr("FIELD"), tr("TYPE"), tr("UNIT"), tr("WHAT IT IS"))
+				for _, f := range list {
+					t.add(f.Name, f.Type, f.Unit, f.Doc)
+				}
+				t.print(cmd.OutOrStdout())
+				return nil
+			}
+			if len(args) == 1 {
+				q.Where = args[0]
+			}
+			p, err := c.Offers(cmd.Context(), q)
+			if err != nil {
+				return err
+			}
+			if wantsJSON(cmd) {
+				return printJSON(cmd, p)
+			}
+			t := newTable(tr("OFFER"), tr("GPU"), "VRAM GiB", "CUDA", "CPU", tr("MEMORY GiB"), tr("DISK GiB"), tr("ZONE"), tr("RELIABILITY"), tr("PER HOUR"))
+			for _, o := range p.Items {
+				t.add(o.ID, fmt.Sprintf("%d × %s%s", o.GPUCount, o.GPUModel, mark(o.Simulated)), o.VRAMMiB>>10, o.MaxCUDA, cpus(o.CPUMillis),
+					o.MemoryMiB>>10, o.MaxDiskGiB, o.Zone, o.ReliabilityPercent+" %", o.Price.PerHour.Display()+" "+o.Price.Currency)
+			}
+			t.print(cmd.OutOrStdout())
+			if p.NextCursor != "" {
+				say(cmd, "There is more: --cursor %s", p.NextCursor)
+			}
+			return nil
+		},
+	}
+	cmd.Flags().StringVar(&q.Sort, "sort", "", tr("field to sort by, with - before it for the largest first"))
+	cmd.Flags().Int64Var(&q.DiskGiB, "disk", 0, tr("disk in GiB that prices include"))
+	cmd.Flags().IntVar(&q.Limit, "limit", 0, tr("how many offers"))
+	cmd.Flags().StringVar(&q.Cursor, "cursor", "", tr("go on after a page"))
+	cmd.Flags().BoolVar(&fields, "fields", false, tr("list what an expression can name"))
+	return cmd
+}
+
+func templatesCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "templates", Short: tr("List templates"), Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := client(cmd)
+			if err != nil {
+				return err
+			}
+			list, err := c.Templates(cmd.Context())
+			if err != nil {
+				return err
+			}
+			if wantsJSON(cmd) {
+				return printJSON(cmd, list)
+			}
+			t := newTable(tr("NAME"), tr("SCENARIO"), tr("IMAGE"), tr("WHAT IT IS"))
+			for _, m := range list {
+				what := m.Description
+				if chinese && m.DescriptionZH != "" {
+					what = m.DescriptionZH
+				}
+				t.add(m.Name, m.Scenario, m.Image, what)
+			}
+			t.print(cmd.OutOrStdout())
+			return nil
+		},
+	}
+}
+
+func modelsCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "models", Short: tr("List GPU models"), Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := client(cmd)
+			if err != nil {
+				return err
+			}
+			list, err := c.GPUModels(cmd.Context())
+			if err != nil {
+				return err
+			}
+			if wantsJSON(cmd) {
+				return printJSON(cmd, list)
+			}
+			t := newTable(tr("MODEL"), tr("ARCHITECTURE"), tr("COMPUTE CAPABILITY"), "VRAM GB", "GB/s", "FP32 TFLOPS", "FP16 TFLOPS")
+			for _, m := range list {
+				t.add(m.Name, m.Architecture, m.ComputeCapability, m.VRAMGB, m.BandwidthGBs, m.FP32TFLOPS, m.FP16TFLOPS)
+			}
+			t.print(cmd.OutOrStdout())
+			return nil
+		},
+	}
+}

@@ -1,0 +1,248 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"suanli.dev/api"
+)
+
+func init() {
+	cobra.AddTemplateFunc("flagUsages", flagUsages)
+}
+
+// defaultNote is what the flag library says, in English only, of a default.
+var defaultNote = regexp.MustCompile(` \(default (.*)\)\n`)
+
+func flagUsages(f *pflag.FlagSet) string {
+	text := f.FlagUsages()
+	if !chinese {
+		return text
+	}
+	return defaultNote.ReplaceAllString(text, "（默认 $1）\n")
+}
+
+// finish gives every command what all have alike: the texts that the command
+// library brings in English, completion of the names that its arguments take,
+// and mistakes in arguments that exit as such.
+func finish(root *cobra.Command) {
+	root.SetUsageTemplate(strings.NewReplacer(
+		"Usage:", tr("Usage:"),
+		"Aliases:", tr("Aliases:"),
+		"Examples:", tr("Examples:"),
+		"Available Commands:", tr("Available Commands:"),
+		"Additional Commands:", tr("Additional Commands:"),
+		"Global Flags:", tr("Global Flags:"),
+		"Flags:", tr("Flags:"),
+		"Additional help topics:", tr("Additional help topics:"),
+		`Use "{{.CommandPath}} [command] --help" for more information about a command.`, tr(`Use "{{.CommandPath}} [command] --help" for more information about a command.`),
+		".LocalFlags.FlagUsages", "(flagUsages .LocalFlags)",
+		".InheritedFlags.FlagUsages", "(flagUsages .InheritedFlags)",
+	).Replace(root.UsageTemplate()))
+	root.InitDefaultHelpCmd()
+	root.InitDefaultCompletionCmd("completion")
+	root.InitDefaultVersionFlag()
+	root.Flags().Lookup("version").Usage = tr("print the version")
+	for _, c := range root.Commands() {
+		switch c.Name() {
+		case "help":
+			c.Short = tr("Explain a command")
+		case "completion":
+			c.Short = tr("Print a script that makes a shell complete commands and names")
+			for _, shell := range c.Commands() {
+				shell.Short = tr("Print the script for %s", shell.Name())
+			}
+		}
+	}
+	walk(root, func(c *cobra.Command) {
+		c.InitDefaultHelpFlag()
+		c.Flags().Lookup("help").Usage = tr("explain %s", c.Name())
+		if c.Name() == "help" {
+			return
+		}
+		if c.HasSubCommands() {
+			refuseUnknown(c)
+			return
+		}
+		checkArgs(c)
+		if c.ValidArgsFunction == nil {
+			c.ValidArgsFunction = completerOf(c)
+		}
+		if c.Flags().Lookup("template") != nil {
+			_ = c.RegisterFlagCompletionFunc("template", completeTemplates) // fails only for a flag that is not there
+		}
+	})
+}
+
+func walk(c *cobra.Command, visit func(*cobra.Command)) {
+	visit(c)
+	for _, sub := range c.Commands() {
+		walk(sub, visit)
+	}
+}
+
+// refuseUnknown makes a group of commands explain itself, and refuse a word that
+// is none of its commands rather than explain itself and succeed.
+func refuseUnknown(c *cobra.Command) {
+	c.Args = func(cmd *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return nil
+		}
+		hint := ""
+		if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
+			hint = tr("; did you mean %s?", strings.Join(near, ", "))
+		}
+		return usageError{errors.New(tr("%s has no command %q", cmd.CommandPath(), args[0]) + hint)}
+	}
+	c.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+}
+
+// checkArgs makes a wrong number of arguments a mistake of usage, and says what
+// is wanted.
+func checkArgs(c *cobra.Command) {
+	check := c.Args
+	if check == nil {
+		return
+	}
+	c.Args = func(cmd *cobra.Command, args []string) error {
+		if check(cmd, args) == nil {
+			return nil
+		}
+		return usageError{errors.New(tr("%d arguments were given; want: %s", len(args), cmd.UseLine()))}
+	}
+}
+
+// completerOf returns what completes a command's arguments, which its own line
+// of usage names.
+func completerOf(c *cobra.Command) cobra.CompletionFunc {
+	switch {
+	case c.Name() == "cp":
+		return completeCopy
+	case strings.Contains(c.Use, " LEASE"):
+		return first(completeLeases)
+	case strings.Contains(c.Use, " HOST"):
+		return first(completeHosts)
+	case strings.Contains(c.Use, "FILE"), strings.Contains(c.Use, "ROOTFS"):
+		return nil // the shell's own files
+	}
+	return cobra.NoFileCompletions
+}
+
+// first completes the first argument only.
+func first(f cobra.CompletionFunc) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, args []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		if len(args) > 0 {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		return f(cmd, args, typed)
+	}
+}
+
+// completionTime is how long a shell waits for the cloud: a person has pressed a
+// key and looks on.
+const completionTime = 3 * time.Second
+
+// asking runs a question to the cloud for a completion. There is nobody to tell
+// an error to, so it completes nothing.
+func asking(cmd *cobra.Command, ask func(context.Context, *api.Client) ([]cobra.Completion, error)) ([]cobra.Completion, cobra.ShellCompDirective) {
+	s, err := whereTo(cmd)
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveError
+	}
+	ctx := cmd.Context()
+	if ctx == nil {
+		ctx = context.Background()
+	}
+	ctx, cancel := context.WithTimeout(ctx, completionTime)
+	defer cancel()
+	list, err := ask(ctx, api.New(s.Server, s.Token, api.WithAttempts(1)))
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveError
+	}
+	return list, cobra.ShellCompDirectiveNoFileComp
+}
+
+func completeLeases(cmd *cobra.Command, _ []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	return asking(cmd, func(ctx context.Context, c *api.Client) ([]cobra.Completion, error) {
+		// A bill, a history and a log can be of a lease that is over.
+		over := cmd.Name() == "bill" || cmd.Name() == "history" || cmd.Name() == "logs" || cmd.Name() == "show"
+		p, err := c.Leases(ctx, "", !over, "", 100)
+		if err != nil {
+			return nil, err
+		}
+		var list []cobra.Completion
+		for _, l := range p.Items {
+			// A name can be used again once its lease is over; then only the
+			// identifier says which.
+			name := l.Name
+			if l.EndedAt != nil || name == "" {
+				name = l.ID
+			}
+			if !strings.HasPrefix(name, typed) && strings.HasPrefix(l.ID, typed) {
+				name = l.ID
+			}
+			if strings.HasPrefix(name, typed) {
+				list = append(list, cobra.CompletionWithDesc(name, fmt.Sprintf("%s, %d × %s%s", l.State, l.GPUCount, l.GPUModel, mark(l.Simulated))))
+			}
+		}
+		return list, nil
+	})
+}
+
+func completeHosts(cmd *cobra.Command, _ []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	return asking(cmd, func(ctx context.Context, c *api.Client) ([]cobra.Completion, error) {
+		hosts, err := c.Hosts(ctx)
+		if err != nil {
+			return nil, err
+		}
+		var list []cobra.Completion
+		for _, h := range hosts {
+			if strings.HasPrefix(h.ID, typed) {
+				list = append(list, cobra.CompletionWithDesc(h.ID, h.Name+", "+h.State+mark(h.Simulated)))
+			}
+		}
+		return list, nil
+	})
+}
+
+func completeTemplates(cmd *cobra.Command, _ []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	return asking(cmd, func(ctx context.Context, c *api.Client) ([]cobra.Completion, error) {
+		templates, err := c.Templates(ctx)
+		if err != nil {
+			return nil, err
+		}
+		var list []cobra.Completion
+		for _, t := range templates {
+			if strings.HasPrefix(t.Name, typed) {
+				list = append(list, cobra.CompletionWithDesc(t.Name, t.Image))
+			}
+		}
+		return list, nil
+	})
+}
+
+// completeCopy offers leases with the colon that a path follows, and files.
+func completeCopy(cmd *cobra.Command, args []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	if len(args) > 1 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	if strings.ContainsAny(typed, ":/.") {
+		return nil, cobra.ShellCompDirectiveDefault
+	}
+	leases, directive := completeLeases(cmd, args, typed)
+	if directive == cobra.ShellCompDirectiveError {
+		return nil, cobra.ShellCompDirectiveDefault
+	}
+	for i, l := range leases {
+		name, what, _ := strings.Cut(l, "\t")
+		leases[i] = cobra.CompletionWithDesc(name+":", what)
+	}
+	return leases, cobra.ShellCompDirectiveNoSpace
+}
