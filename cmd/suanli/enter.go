@@ -85,13 +85,13 @@ func execCommand() *cobra.Command {
 			defer conn.Close()
 			if !wantsJSON(cmd) {
 				command := args[1:]
-			if command[0] == "--" { // kept, since flags after the lease are the command's
-				command = command[1:]
-			}
-			if len(command) == 0 {
-				return usageError{errors.New(tr("give the command to run after --"))}
-			}
-			return runInside(cmd, conn, command)
+				if command[0] == "--" { // kept, since flags after the lease are the command's
+					command = command[1:]
+				}
+				if len(command) == 0 {
+					return usageError{errors.New(tr("give the command to run after --"))}
+				}
+				return runInside(cmd, conn, command)
 			}
 			out, side := cmd.OutOrStdout(), cmd.ErrOrStderr()
 			stdout, stderr := &strings.Builder{}, &strings.Builder{}
