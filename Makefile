@@ -19,6 +19,9 @@ TEST_JOBS    ?= 2
 TEST_TIMEOUT ?= 10m
 TEST_LIMIT   ?= 18m
 
+# Tests that kill the container engine: they run alone, after all others.
+ENGINE_KILLERS ?= EngineThatIsKilled
+
 NAME         ?=
 BENCHFLAGS   ?=
 DEMOFLAGS    ?=
@@ -61,8 +64,9 @@ lint: ## Check format, imports and the other house rules
 
 .PHONY: test
 test: ## Install what tests need, start a database and an engine for them, run all tests
-	timeout --kill-after=60s $(TEST_LIMIT) deploy/setup-test.sh \
-		$(GO) test -p $(TEST_JOBS) -timeout $(TEST_TIMEOUT) $(TESTFLAGS) $(PACKAGES)
+	timeout --kill-after=60s $(TEST_LIMIT) deploy/setup-test.sh sh -ec ' \
+		env -u SUANLI_TEST_ENGINE_RESTART $(GO) test -p $(TEST_JOBS) -timeout $(TEST_TIMEOUT) $(TESTFLAGS) $(PACKAGES); \
+		$(GO) test -timeout $(TEST_TIMEOUT) -run $(ENGINE_KILLERS) ./internal/agent'
 
 .PHONY: bench
 bench: build ## Run all benchmarks, or one: make bench NAME=x

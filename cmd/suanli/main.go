@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -100,6 +101,10 @@ func report(err error) int {
 		case 429, 503:
 			return exitUnavailable
 		}
+	}
+	var unreached *url.Error
+	if errors.As(err, &unreached) {
+		return exitUnavailable
 	}
 	return exitFailure
 }

@@ -294,7 +294,7 @@ func (a *API) leaseAccess(ctx context.Context, p account.Principal, in *LeasePat
 	}
 	if l.AccountID != p.AccountID {
 		// An operator may see a lease; its secrets are its account's alone.
-		return nil, fault.New(fault.Forbidden, "forbidden", "only lease %s's own account may enter it", l.ID)
+		return nil, fault.New(fault.Forbidden, "own_account_only", "only lease %s's own account may enter it", l.ID)
 	}
 	spec, err := a.Leases.Settings(l)
 	if err != nil {
@@ -330,7 +330,7 @@ func (a *API) leaseLogs(w http.ResponseWriter, r *http.Request, p account.Princi
 		return err
 	}
 	if l.AccountID != p.AccountID {
-		return fault.New(fault.Forbidden, "forbidden", "only lease %s's own account may read what it printed", l.ID)
+		return fault.New(fault.Forbidden, "own_account_only", "only lease %s's own account may read what it printed", l.ID)
 	}
 	s, err := a.Entrance.Open(ctx, l.HostID, protocol.StreamHeader{Kind: protocol.StreamLogs, LeaseID: l.ID, Logs: protocol.LogOptions{Follow: in.Follow, Tail: in.Tail}})
 	if err != nil {
