@@ -2,6 +2,7 @@ package main
 
 // zhTexts has the Simplified Chinese of every text, by its English.
 var zhTexts = map[string]string{
+	"host %s is given up": "主机 %s 已被放弃",
 	"Give up a host that will not come back; its leases end (operator)": "放弃一台不会再回来的主机；其上的租约随之结束（运营者）",
 	// The tree of commands.
 	"A GPU rental cloud that you can run yourself": "可以自己搭建运营的 GPU 租用云",
