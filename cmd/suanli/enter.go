@@ -12,6 +12,7 @@ import (
 	"os/signal"
 	"path"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -78,6 +79,13 @@ func execCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "exec LEASE -- COMMAND…", Short: tr("Run a command in a lease; exits with its code"), Args: cobra.MinimumNArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			// Flags after the lease are the command's, so that the -- is left to us.
+			if args[1] == "--" {
+				args = slices.Delete(args, 1, 2)
+			}
+			if len(args) < 2 {
+				return usageError{errors.New(tr("name a command to run"))}
+			}
 			conn, err := enter(cmd, args[0])
 			if err != nil {
 				return err
