@@ -137,6 +137,8 @@ func (c *Cloud) openServices(ctx context.Context, secret []byte) error {
 		OnSilent: func(ctx context.Context, hostID string, lastSeen time.Time) error {
 			return c.Leases.OnSilent(ctx, hostID, lastSeen)
 		},
+		// A gateway's streams end with its tunnel, at once.
+		OnGatewayRemoved: func(id string) { c.Tunnels.Disconnect(id) },
 		OnGPUFault: func(ctx context.Context, f fleet.GPUFault) {
 			log.WarnContext(ctx, "a rented GPU is at fault", "fault", fmt.Sprintf("%+v", f))
 		},
