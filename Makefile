@@ -61,7 +61,7 @@ lint: ## Check format, imports and the other house rules
 
 .PHONY: test
 test: ## Install what tests need, start a database and an engine for them, run all tests
-	timeout --kill-after=30s $(TEST_LIMIT) deploy/setup-test.sh \
+	timeout --kill-after=60s $(TEST_LIMIT) deploy/setup-test.sh \
 		$(GO) test -p $(TEST_JOBS) -timeout $(TEST_TIMEOUT) $(TESTFLAGS) $(PACKAGES)
 
 .PHONY: bench

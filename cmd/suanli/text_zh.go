@@ -2,6 +2,7 @@ package main
 
 // zhTexts has the Simplified Chinese of every text, by its English.
 var zhTexts = map[string]string{
+	"Give up a host that will not come back; its leases end (operator)": "放弃一台不会再回来的主机；其上的租约随之结束（运营者）",
 	// The tree of commands.
 	"A GPU rental cloud that you can run yourself": "可以自己搭建运营的 GPU 租用云",
 	"Rent:":                   "租用：",
@@ -241,7 +242,8 @@ var zhTexts = map[string]string{
 	"Offer this machine's GPUs to a cloud":                            "将本机的 GPU 提供给云",
 	"Join a cloud with a one-time token, then run the agent":          "用一次性令牌加入云，然后运行 agent",
 	"ADDRESS is the host:port that agents dial (agent_listen of the cloud). The token comes from suanli host token.": "ADDRESS 是供 agent 连接的 HOST:PORT（即云的 agent_listen）。令牌由 suanli host token 生成。",
-	"give --token; the cloud makes one with suanli host token":                                                       "请给出 --token；在云上运行 suanli host token 可生成令牌",
+	"give the command to run after --":                         "请在 -- 之后写要运行的命令",
+	"give --token; the cloud makes one with suanli host token": "请给出 --token；在云上运行 suanli host token 可生成令牌",
 	"one-time token": "一次性令牌",
 	"no machine %q can be simulated; there are: %s":                         "无法模拟机型 %q；可用的有：%s",
 	"joined as host %s":                                                     "已作为主机 %s 加入",

@@ -187,7 +187,11 @@ func runAgent(ctx context.Context, cfg *config.Config, dir string, id tunnel.Ide
 		}
 		c.DirectPorts = &protocol.PortRange{Address: host, First: first, Last: last}
 	}
-	return agent.Run(ctx, c)
+	err := agent.Run(ctx, c)
+	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
+		return nil // it was asked to stop, and did
+	}
+	return err
 }
 
 func agentCommand() *cobra.Command {

@@ -2,6 +2,7 @@ package lease
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"suanli.dev/internal/fault"
@@ -19,6 +20,8 @@ type tracked struct {
 	attempts int       // commands in a row that did not succeed
 	next     time.Time // no command before this
 	since    time.Time // when this process began to look after it
+	egress   int64     // bytes that were last put on the bill while it ran
+	counted  time.Time // when
 }
 
 // track keeps l as the present view of the lease, or forgets it when it is done.
@@ -267,6 +270,11 @@ func (s *Service) send(ctx context.Context, t *tracked) {
 		// It is told again only if its reports do not show progress.
 		t.next = s.Clock().Add(5 * time.Second)
 		s.mu.Unlock()
+	case res.Code == "stale_generation" && res.Generation >= c.Generation && c.Want == protocol.WantRunning:
+		s.postpone(t)
+		if err := s.outrun(ctx, l.ID, res.Generation); err != nil {
+			s.Log.WarnContext(ctx, "go beyond a host's generation", "lease", l.ID, "host", l.HostID, "known", res.Generation, "error", err)
+		}
 	case res.Code == "bad_spec":
 		e := ReportFailure
 		if l.State == Starting {
@@ -280,6 +288,34 @@ func (s *Service) send(ctx context.Context, t *tracked) {
 		s.postpone(t)
 		s.Log.WarnContext(ctx, "host refused command", "lease", l.ID, "host", l.HostID, "generation", c.Generation, "known", res.Generation, "code", res.Code, "message", res.Message)
 	}
+}
+
+// maxGeneration is far beyond what a lease's life brings about; a host that
+// claims more is mistaken.
+const maxGeneration = 1 << 40
+
+// outrun gives a lease a generation above one that its host knows already, as
+// after the database was restored from a backup: the host refuses whatever is
+// older, and would for ever.
+func (s *Service) outrun(ctx context.Context, leaseID string, known int64) error {
+	if known > maxGeneration {
+		return fmt.Errorf("the host claims to know generation %d", known)
+	}
+	var l *Lease
+	err := s.DB.Update(ctx, func(ctx context.Context, tx *store.Tx) error {
+		var err error
+		if l, err = loadLease(ctx, tx, leaseID); err != nil || l.Generation > known || l.State.Over() {
+			return err
+		}
+		l.Generation = known + 1
+		return saveState(ctx, tx, l)
+	})
+	if err != nil {
+		return err
+	}
+	s.track(l)
+	s.Log.InfoContext(ctx, "host knew a later generation", "lease", leaseID, "known", known, "generation", l.Generation)
+	return nil
 }
 
 // postpone backs off, twice as long each time.

@@ -152,7 +152,8 @@ func (s *Service) Get(ctx context.Context, p account.Principal, id string) (*Lea
 }
 
 // Resolve returns the lease of the caller's account that nameOrID names: an
-// identifier, or the name of exactly one lease that is not over.
+// identifier, or the name of exactly one lease that is not over; failing that,
+// of the newest that is, so that its logs and bill are found by name too.
 func (s *Service) Resolve(ctx context.Context, p account.Principal, nameOrID string) (*Lease, error) {
 	if ident.Check(ident.Lease, nameOrID) == nil {
 		return s.Get(ctx, p, nameOrID)
@@ -160,6 +161,11 @@ func (s *Service) Resolve(ctx context.Context, p account.Principal, nameOrID str
 	list, err := s.find(ctx, `account_id=? AND name=? AND state NOT IN ('ended','failed') ORDER BY id`, p.AccountID, nameOrID)
 	if err != nil {
 		return nil, err
+	}
+	if len(list) == 0 {
+		if list, err = s.find(ctx, `account_id=? AND name=? ORDER BY id DESC LIMIT 1`, p.AccountID, nameOrID); err != nil {
+			return nil, err
+		}
 	}
 	switch len(list) {
 	case 0:

@@ -29,10 +29,9 @@ func (c *Cloud) enrol(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	reply.Authority = c.Authority.Certificate()
-	if reply.Tunnel = c.cfg.AgentAddress; reply.Tunnel == "" {
-		// The machine has just reached this address, so it can again.
-		reply.Tunnel = r.Host
-	}
+	// Empty: the machine goes on dialling the address at which it reached this. The
+	// Host header does not have it; enrolment uses a name of its own.
+	reply.Tunnel = c.cfg.AgentAddress
 	w.Header().Set("Content-Type", "application/json")
 	if err := json.NewEncoder(w).Encode(reply); err != nil {
 		c.log.WarnContext(r.Context(), "answer an enrolment", "host", reply.HostID, "error", err)

@@ -318,8 +318,14 @@ func knownMethod(m string) string {
 	return "other"
 }
 
-// LogHandler returns h with the request id of the context in every record.
-func LogHandler(h slog.Handler) slog.Handler { return logHandler{h} }
+// LogHandler returns h with the request id of the context in every record, once
+// however often it is wrapped.
+func LogHandler(h slog.Handler) slog.Handler {
+	if wrapped, ok := h.(logHandler); ok {
+		return wrapped
+	}
+	return logHandler{h}
+}
 
 type logHandler struct{ slog.Handler }
 
