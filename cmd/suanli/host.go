@@ -200,7 +200,10 @@ func hostCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return c.AbandonHost(cmd.Context(), args[0])
+			if err := c.AbandonHost(cmd.Context(), args[0]); err != nil {
+				return err
+			}
+			return done(cmd, map[string]string{"id": args[0]}, "host %s is given up", args[0])
 		},
 	}
 	cmd.AddCommand(join, list, show, setPrice, maintenance, remove, abandon,

@@ -233,6 +233,7 @@ var zhTexts = map[string]string{
 	"start: a time or a duration from now (default: now)":             "开始：时刻或从现在起多久之后（默认为现在）",
 	"end: a time or a duration from now; left out: cancel the window": "结束：时刻或从现在起多久之后；省略则取消维护时段",
 	"Remove a host that has no leases":                                "移除没有租约的主机",
+	"host %s is given up":                                             "已放弃主机 %s",
 	"host %s is removed":                                              "主机 %s 已移除",
 	"Put a host on the market":                                        "将主机上架",
 	"Take a host off the market; its leases run on":                   "将主机下架；已有租约继续运行",

@@ -67,7 +67,7 @@ func TestEveryCommandPrintsJSONWhenAsked(t *testing.T) {
 		"restart": {"mine"}, "set": {"mine", "--name", "new"}, "history": {"mine"}, "templates": {}, "models": {},
 		"exec": {}, "logs": {"mine"}, "cp": {file, "mine:/copy"}, "port-forward": {"mine", "0:80"}, "top": {}, "url": {"mine"},
 		"gateway token": {"--name", "shanghai"}, "gateway list": {}, "gateway remove": {"gw-1"}, "host token": {}, "host list": {}, "host show": {"ho-1"}, "host price": {"ho-1", "--storage", "0.1"}, "host maintenance": {"ho-1", "--until", "8h"},
-		"host remove": {"ho-1"}, "host list-gpu": {"ho-1"}, "host unlist": {"ho-1"}, "host drain": {"ho-1"}, "host undrain": {"ho-1"},
+		"host remove": {"ho-1"}, "host list-gpu": {"ho-1"}, "host unlist": {"ho-1"}, "host abandon": {"ho-1"}, "host drain": {"ho-1"}, "host undrain": {"ho-1"},
 		"login": {p.url, "--email", "a@example.com", "--password-file", "-"}, "logout": {}, "account show": {}, "account list": {},
 		"account create": {"name", "--email", "b@example.com", "--password-file", "-"}, "key create": {"name"}, "key list": {}, "key delete": {"ak-1"},
 		"key ssh-add": {file}, "balance": {}, "bill": {"mine"}, "deposit": {"ac-1", "5"}, "ledger verify": {}, "config check": {}, "doctor": {"--data-dir", data},
