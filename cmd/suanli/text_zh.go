@@ -236,6 +236,7 @@ var zhTexts = map[string]string{
 	"start: a time or a duration from now (default: now)":             "开始：时刻或从现在起多久之后（默认为现在）",
 	"end: a time or a duration from now; left out: cancel the window": "结束：时刻或从现在起多久之后；省略则取消维护时段",
 	"Remove a host that has no leases":                                "移除没有租约的主机",
+	"host %s is given up":                                             "已放弃主机 %s",
 	"host %s is removed":                                              "主机 %s 已移除",
 	"Put a host on the market":                                        "将主机上架",
 	"Take a host off the market; its leases run on":                   "将主机下架；已有租约继续运行",
@@ -308,6 +309,22 @@ var zhTexts = map[string]string{
 	"cloud://%s is in the registry, digest %s":                                "cloud://%s 已存入镜像仓库，摘要 %s",
 	"the image's entrypoint":                                                  "镜像的入口点",
 	"the image's command":                                                     "镜像的命令",
+
+	// Gateways elsewhere.
+	"Gateways at other places, by which renters reach instances": "设在其他地点的网关，供租户访问实例",
+	"Make a one-time token for a gateway to join (operator)":     "生成一次性令牌，供一个网关加入（运营者）",
+	"name of the gateway":                       "网关名称",
+	"List gateways that have joined (operator)": "列出已加入的网关（运营者）",
+	"VERSION": "版本",
+	"JOINED":  "加入时间",
+	"Turn a gateway away for good (operator)":                  "永久移除一个网关（运营者）",
+	"gateway %s is removed":                                    "网关 %s 已移除",
+	"Join a cloud with a one-time token, then run the gateway": "用一次性令牌加入云，然后运行网关",
+	"ADDRESS is the host:port that agents dial (agent_listen of the cloud). The token comes from suanli gateway token. SSH is served at ssh_listen and instances' ports at listen, under apps_domain.": "ADDRESS 是供 agent 连接的 HOST:PORT（即云的 agent_listen）。令牌由 suanli gateway token 生成。SSH 服务监听 ssh_listen，实例端口经 listen 访问，主机名在 apps_domain 之下。",
+	"give --token; the cloud makes one with suanli gateway token": "请给出 --token；在云上运行 suanli gateway token 可生成令牌",
+	"joined as gateway %s":                                                    "已作为网关 %s 加入",
+	"Run the gateway of a machine that has joined":                            "在已加入的机器上运行网关",
+	"this machine has not joined a cloud: run suanli gateway join first (%s)": "本机尚未加入云：请先运行 suanli gateway join（%s）",
 
 	// The guided first rental.
 	"A guided first rental on a running cloud: search, quote, rent, work, stop, bill": "在运行中的云上引导完成第一次租用：搜索、报价、租用、工作、停止、账单",

@@ -36,6 +36,8 @@ var noJSON = map[string]string{
 	"up":                    "runs until it is stopped, and logs",
 	"server":                "runs until it is stopped, and logs",
 	"agent run":             "runs until it is stopped, and logs",
+	"gateway run":           "runs until it is stopped, and logs",
+	"gateway join":          "needs a real cloud; TestGatewayElsewhereJoinsServesAndIsTurnedAway reads what it prints",
 	"agent join":            "needs root; what it prints is gateway join's line",
 }
 
@@ -64,8 +66,8 @@ func TestEveryCommandPrintsJSONWhenAsked(t *testing.T) {
 		"search": {"gpu_count = 1"}, "quote": {"of-1"}, "rent": {"of-1", "--env", "A=b"}, "ps": {"--all"}, "show": {"mine"}, "stop": {"mine"}, "start": {"mine"},
 		"restart": {"mine"}, "set": {"mine", "--name", "new"}, "history": {"mine"}, "templates": {}, "models": {},
 		"exec": {}, "logs": {"mine"}, "cp": {file, "mine:/copy"}, "port-forward": {"mine", "0:80"}, "top": {}, "url": {"mine"},
-		"host token": {}, "host list": {}, "host show": {"ho-1"}, "host price": {"ho-1", "--storage", "0.1"}, "host maintenance": {"ho-1", "--until", "8h"},
-		"host remove": {"ho-1"}, "host abandon": {"ho-1"}, "host list-gpu": {"ho-1"}, "host unlist": {"ho-1"}, "host drain": {"ho-1"}, "host undrain": {"ho-1"},
+		"gateway token": {"--name", "shanghai"}, "gateway list": {}, "gateway remove": {"gw-1"}, "host token": {}, "host list": {}, "host show": {"ho-1"}, "host price": {"ho-1", "--storage", "0.1"}, "host maintenance": {"ho-1", "--until", "8h"},
+		"host remove": {"ho-1"}, "host list-gpu": {"ho-1"}, "host unlist": {"ho-1"}, "host abandon": {"ho-1"}, "host drain": {"ho-1"}, "host undrain": {"ho-1"},
 		"login": {p.url, "--email", "a@example.com", "--password-file", "-"}, "logout": {}, "account show": {}, "account list": {},
 		"account create": {"name", "--email", "b@example.com", "--password-file", "-"}, "key create": {"name"}, "key list": {}, "key delete": {"ak-1"},
 		"key ssh-add": {file}, "balance": {}, "bill": {"mine"}, "deposit": {"ac-1", "5"}, "ledger verify": {}, "config check": {}, "doctor": {"--data-dir", data},

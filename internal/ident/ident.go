@@ -24,6 +24,7 @@ const (
 	Session  Kind = "se"
 	SSHKey   Kind = "sk"
 	Host     Kind = "ho"
+	Gateway  Kind = "gw"
 	Token    Kind = "jt"
 	Listing  Kind = "li"
 	Quote    Kind = "qu"

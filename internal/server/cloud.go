@@ -18,6 +18,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
+	"go.opentelemetry.io/otel/trace"
 
 	"suanli.dev/internal/account"
 	"suanli.dev/internal/billing"
@@ -56,6 +57,10 @@ type Cloud struct {
 	agents  net.Listener
 	sshIn   net.Listener
 	version string
+
+	tracing trace.TracerProvider // nil: nothing is traced
+	tracer  trace.Tracer
+	flush   func(context.Context) error // delivers the traces that are left
 }
 
 // OpenCloud opens the stores and listeners of a control plane. On an error
@@ -83,6 +88,10 @@ func OpenCloud(ctx context.Context, cfg *config.Config, version string, log *slo
 		}
 		*l.into = ln
 	}
+	if c.tracing, c.flush, err = openTracing(ctx, cfg.OTLPEndpoint, version, log); err != nil {
+		return nil, err
+	}
+	c.tracer = tracer(c.tracing)
 	secret, err := masterKey(filepath.Join(cfg.DataDir, "master.key"))
 	if err != nil {
 		return nil, err
@@ -138,6 +147,8 @@ func (c *Cloud) openServices(ctx context.Context, secret []byte) error {
 		OnSilent: func(ctx context.Context, hostID string, lastSeen time.Time) error {
 			return c.Leases.OnSilent(ctx, hostID, lastSeen)
 		},
+		// A gateway's streams end with its tunnel, at once.
+		OnGatewayRemoved: func(id string) { c.Tunnels.Disconnect(id) },
 		OnGPUFault: func(ctx context.Context, f fleet.GPUFault) {
 			log.WarnContext(ctx, "a rented GPU is at fault", "fault", fmt.Sprintf("%+v", f))
 		},
@@ -146,7 +157,7 @@ func (c *Cloud) openServices(ctx context.Context, secret []byte) error {
 		return err
 	}
 	c.Billing, err = billing.New(billing.Config{
-		DB: c.DB, Clock: time.Now, Ledger: c.Ledger, Log: log, Audit: c.Accounts.Audit,
+		DB: c.DB, Clock: time.Now, Ledger: c.Ledger, Log: log, Audit: c.Accounts.Audit, Tracer: c.tracer,
 		CurrencyOf: func(ctx context.Context, accountID string) (money.Currency, error) {
 			a, err := c.Accounts.Account(ctx, accountID)
 			if err != nil {
@@ -178,7 +189,7 @@ func (c *Cloud) openServices(ctx context.Context, secret []byte) error {
 	entrance := &Entrance{SSHAddress: c.sshIn.Addr().String(), SSHHostKey: strings.TrimSpace(sshLine(c.Authority)), AppURL: c.appURL, Open: c.openStream}
 	c.http = New(Config{
 		Services: Services{Accounts: c.Accounts, Catalog: cat, Fleet: c.Fleet, Billing: c.Billing, Leases: c.Leases, Entrance: entrance},
-		DB:       c.DB, Log: log, Version: c.version, PublicURL: cfg.APIURL(), Metrics: metrics,
+		DB:       c.DB, Log: log, Version: c.version, PublicURL: cfg.APIURL(), Metrics: metrics, Tracing: c.tracing,
 	})
 	for _, m := range []interface{ Migrate(context.Context) error }{c.Accounts, c.Ledger, c.Fleet, c.Billing, c.Leases, c.http} {
 		if err := m.Migrate(ctx); err != nil {
@@ -194,8 +205,8 @@ func (c *Cloud) openServices(ctx context.Context, secret []byte) error {
 	return registerGauges(metrics, c)
 }
 
-// command sends a command to a host over the bus.
-func (c *Cloud) command(ctx context.Context, hostID string, cmd protocol.Command) (protocol.CommandResult, error) {
+// sendCommand sends a command to a host over the bus.
+func (c *Cloud) sendCommand(ctx context.Context, hostID string, cmd protocol.Command) (protocol.CommandResult, error) {
 	var res protocol.CommandResult
 	if !c.Tunnels.Connected(hostID) && c.cfg.Bus == "" {
 		return res, fault.New(fault.Unavailable, "host_offline", "host %s has no tunnel to this cloud now", hostID)
@@ -310,6 +321,11 @@ func (c *Cloud) Close() error {
 	}
 	if c.DB != nil {
 		errs = append(errs, c.DB.Close())
+	}
+	if c.flush != nil {
+		if err := c.flush(context.Background()); err != nil {
+			c.log.Warn("the last traces were not delivered", "error", err)
+		}
 	}
 	return errors.Join(errs...)
 }

@@ -19,7 +19,11 @@ func (c *Cloud) enrol(w http.ResponseWriter, r *http.Request) {
 		c.refuse(w, r, fault.New(fault.Invalid, "bad_request", "the enrolment request is not JSON: %v", err))
 		return
 	}
-	reply, err := c.Fleet.Enrol(r.Context(), in, c.Authority.SignHost)
+	enrol, sign := c.Fleet.Enrol, c.Authority.SignHost
+	if in.Gateway {
+		enrol, sign = c.Fleet.EnrolGateway, c.Authority.SignGateway
+	}
+	reply, err := enrol(r.Context(), in, sign)
 	if err != nil {
 		c.refuse(w, r, err)
 		return
