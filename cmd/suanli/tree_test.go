@@ -232,7 +232,7 @@ func TestShellsCompleteNamesOfLeasesAndHosts(t *testing.T) {
 
 func TestCompletionIsQuietWithoutACloud(t *testing.T) {
 	t.Parallel()
-	out, _, err := run(t.Context(), "__complete", "ssh", "")
+	out, _, err := run(t.Context(), "__complete", "--server", "http://127.0.0.1:1", "ssh", "")
 	if err != nil || strings.TrimSpace(out) != ":1" {
 		t.Errorf("%v, %q", err, out)
 	}
