@@ -39,6 +39,9 @@ type postedSoFar struct {
 // still commit, with room for clocks of replicas that differ.
 const settling = 10 * time.Minute
 
+// endOfTime is after every identifier's.
+var endOfTime = time.UnixMilli(1<<48 - 1)
+
 // Posted returns the sums of all posted charges, by currency.
 func (s *Service) Posted(ctx context.Context) ([]Posted, error) {
 	s.posted.mu.Lock()
@@ -49,8 +52,7 @@ func (s *Service) Posted(ctx context.Context) ([]Posted, error) {
 	if err != nil {
 		return nil, fmt.Errorf("sum charges: %w", err)
 	}
-	// From until on to the end of the kind: no identifier sorts after "ch~".
-	recent, err := s.sumCharges(ctx, until, string(ident.Charge)+"~")
+	recent, err := s.sumCharges(ctx, until, ident.First(ident.Charge, endOfTime))
 	if err != nil {
 		return nil, fmt.Errorf("sum charges: %w", err)
 	}

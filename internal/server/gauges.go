@@ -102,9 +102,14 @@ func (g *gpuCollector) Collect(ch chan<- prometheus.Metric) {
 				continue
 			}
 			tell(g.utilization, int64(u.Stats.UtilizationPercent))
-			tell(g.temperature, int64(u.Stats.TemperatureC))
 			tell(g.memory, u.Stats.UsedMiB)
-			tell(g.power, int64(u.Stats.PowerWatts))
+			// What a driver cannot tell is zero; no GPU that is on is that cold.
+			if u.Stats.TemperatureC != 0 {
+				tell(g.temperature, int64(u.Stats.TemperatureC))
+			}
+			if u.Stats.PowerWatts != 0 {
+				tell(g.power, int64(u.Stats.PowerWatts))
+			}
 		}
 	}
 	for k, n := range hosts {
