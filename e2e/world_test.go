@@ -504,7 +504,7 @@ func (u *user) rent(t *testing.T, name string, args ...string) *api.Lease {
 		all = append(all, "--disk", "1")
 	}
 	if !slices.Contains(flags, "--where") {
-		all = append(all, "--where", "gpu_count = 1")
+		all = append(all, "--where", oneGPU)
 	}
 	out := u.must(t, append(all, command...)...)
 	var l api.Lease
@@ -513,6 +513,10 @@ func (u *user) rent(t *testing.T, name string, args ...string) *api.Lease {
 	}
 	return &l
 }
+
+// oneGPU selects what rents one GPU of a host with an engine; the hosts without
+// have another model.
+const oneGPU = `gpu_count = 1 and gpu_model = "RTX 4090"`
 
 // inside runs a shell line in a lease.
 func (u *user) inside(t *testing.T, lease, line string) string {
@@ -572,7 +576,9 @@ func sharedCloud(t *testing.T) *cloud {
 			return
 		}
 		shared.cloud = c
-		if _, shared.err = c.join("8x4090"); shared.err == nil {
+		first := 20000 + os.Getpid()%20000
+		direct := fmt.Sprintf("%s:%d-%d", ownAddress(), first, first+20)
+		if _, shared.err = c.join("8x4090", "--direct-ports", direct); shared.err == nil {
 			shared.err = c.push("box:1", boxImage())
 		}
 	})
@@ -581,6 +587,17 @@ func sharedCloud(t *testing.T) *cloud {
 	}
 	shared.cloud.showLogs(t)
 	return shared.cloud
+}
+
+// ownAddress is an address of this machine's that is not loopback, if it has one.
+func ownAddress() string {
+	list, _ := net.InterfaceAddrs()
+	for _, a := range list {
+		if ip, ok := a.(*net.IPNet); ok && ip.IP.To4() != nil && !ip.IP.IsLoopback() {
+			return ip.IP.String()
+		}
+	}
+	return "127.0.0.1"
 }
 
 // ownCloud is a cloud with one host for one test, which ends with it.
@@ -598,7 +615,7 @@ func ownCloud(t *testing.T, machine string, flags ...string) *cloud {
 		}
 	})
 	if machine == "" {
-		return c
+		return c // and no host
 	}
 	if _, err := c.join(machine); err != nil {
 		t.Fatal(err)
@@ -670,7 +687,7 @@ func (c *cloud) push(ref string, img v1.Image) error {
 // boxImage is busybox with a web page, whose own environment asks for all GPUs.
 func boxImage() v1.Image {
 	return image(v1.ConfigFile{Config: v1.Config{
-		Env: []string{"PATH=/bin", "NVIDIA_VISIBLE_DEVICES=all", "NVIDIA_DRIVER_CAPABILITIES=all"},
+		Env: []string{"PATH=/bin:/usr/bin", "NVIDIA_VISIBLE_DEVICES=all", "NVIDIA_DRIVER_CAPABILITIES=all"},
 		Cmd: []string{"/bin/sh", "-c", "echo hello from inside; exec tail -f /dev/null"},
 	}}, busyboxFiles())
 }

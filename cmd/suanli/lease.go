@@ -159,8 +159,12 @@ func printQuote(cmd *cobra.Command, q *api.Quote) {
 	}
 	t.add(tr("total"), q.Currency, "", q.PerHour.Display(), q.PerDay.Display(), q.PerMonth.Display(), q.ForRun.Display())
 	t.print(cmd.OutOrStdout())
-	say(cmd, "Running time is rounded up to the %s, at least %d s at each start. A stopped lease costs %s an hour for its disk.",
-		word(q.Granularity), q.MinimumSeconds, q.PricePerHourByState["stopped"].Display())
+	stopped := q.PricePerHourByState["stopped"].Display()
+	if q.Granularity == "second" { // a second that has only begun is not counted
+		say(cmd, "Running time counts in whole seconds, at least %d s at each start. A stopped lease costs %s an hour for its disk.", q.MinimumSeconds, stopped)
+	} else {
+		say(cmd, "Running time is rounded up to the %s, at least %d s at each start. A stopped lease costs %s an hour for its disk.", q.Granularity, q.MinimumSeconds, stopped)
+	}
 	if len(q.NotIncluded) > 0 {
 		left := make([]string, len(q.NotIncluded))
 		for i, n := range q.NotIncluded {

@@ -110,6 +110,24 @@ func TestARunThatItsHostBrokeGoesOnWithoutAnotherMinimum(t *testing.T) {
 	})
 }
 
+func TestARunThatBeginsAndEndsWhenTheOneBeforeItEndedIsClosed(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, w *world) {
+		w.deposit("ac-renter", "100")
+		w.begin(w.terms("ls-1"))
+		w.startCompute("ls-1", w.clock())
+		end := w.pass(100 * time.Second)
+		w.stopCompute("ls-1", end)
+		w.startCompute("ls-1", end)
+		w.stopCompute("ls-1", end)
+		w.end("ls-1", w.pass(time.Hour))
+		if got := w.bill("ls-1").Total.String(); got != "0.100000" {
+			t.Errorf("100 s cost %s, want 0.100000", got)
+		}
+		w.right()
+	})
+}
+
 func TestARestartForgetsNothingThatWasCharged(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, w *world) {

@@ -114,6 +114,22 @@ func (s *Service) CheckFunds(ctx context.Context, tx *store.Tx, leaseID string) 
 	return nil
 }
 
+// LimitOf returns what put a limit on the last run of a lease, ReasonBalance or
+// ReasonSpendingCap, or nothing if it was paid for to its end.
+func (s *Service) LimitOf(ctx context.Context, tx *store.Tx, leaseID string) (Reason, error) {
+	_, _, l, err := s.lockLease(ctx, tx, leaseID)
+	if err != nil {
+		return "", err
+	}
+	var reason Reason
+	for _, i := range l.intervals {
+		if i.meter == pricing.Compute {
+			reason = i.limitReason // they are in order
+		}
+	}
+	return reason, nil
+}
+
 // StartCompute says that a lease's instance was confirmed running at a moment. If
 // it is running already, or the same moment was reported before, nothing changes.
 // A moment before the end of an earlier run counts as that end, one in the future
@@ -194,13 +210,15 @@ func (s *Service) stop(ctx context.Context, tx *store.Tx, leaseID string, m pric
 		}
 	}
 	at = at.UTC().Truncate(time.Microsecond)
+	run := l.openInterval(m)
+	if run == nil {
+		return nil
+	}
 	for _, i := range l.intervals {
-		if i.meter == m && i.askedEnd.Equal(at) {
+		// A run that began at the very moment is what stops, however short it was.
+		if i.meter == m && i.askedEnd.Equal(at) && !run.askedStart.Equal(at) {
 			return nil
 		}
-	}
-	if l.openInterval(m) == nil {
-		return nil
 	}
 	now := s.cfg.Clock()
 	// The money may have run out before the stop; that moment still counts.

@@ -164,7 +164,7 @@ func settings() []Setting {
 				}
 				return nil
 			}, show: func(c *Config) string { return string(c.Currency) }},
-		text("granularity", "second", "What running time is rounded up to: second, minute or hour.", func(c *Config) *string { return &c.Granularity }, oneOf("second", "minute", "hour")),
+		text("granularity", "second", "What running time is counted in: second (whole ones), minute or hour (started ones).", func(c *Config) *string { return &c.Granularity }, oneOf("second", "minute", "hour")),
 		number("minimum_seconds", "60", "Shortest time that a run is charged for, in seconds.", 0, 86400, func(c *Config) *int64 { return &c.MinimumSeconds }),
 		number("commission_basis_points", "1000", "The platform's share of a charge, in hundredths of a per cent.", 0, 10000, func(c *Config) *int64 { return &c.CommissionBasisPoints }),
 		rate("storage_price", "0.10", "Price of a GiB of disk for a month, also while stopped.", func(c *Config) *money.Rate { return &c.StoragePrice }),

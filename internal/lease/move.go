@@ -58,7 +58,7 @@ func (s *Service) move(ctx context.Context, leaseID string, st step) (*Lease, er
 		if err := saveState(ctx, tx, l); err != nil {
 			return err
 		}
-		change = Change{ID: ident.New(ident.Event), LeaseID: l.ID, AccountID: l.AccountID, At: now, Event: st.event, From: from, To: to, Code: st.code, Message: st.message}
+		change = Change{ID: ident.New(ident.Event), LeaseID: l.ID, AccountID: l.AccountID, At: now, Event: st.event, From: from, To: to, Code: l.Code, Message: l.Message}
 		if err := insertChange(ctx, tx, change); err != nil {
 			return err
 		}
@@ -109,6 +109,11 @@ func (s *Service) effects(ctx context.Context, tx *store.Tx, l *Lease, from Stat
 			return err
 		}
 		l.RunningSince = time.Time{}
+		if st.code == "unpaid" {
+			if err := s.explainUnpaid(ctx, tx, l); err != nil {
+				return err
+			}
+		}
 	case ConfirmRunning:
 		start := s.Money.StartCompute
 		if from == Unreachable {
@@ -168,6 +173,19 @@ func (s *Service) effects(ctx context.Context, tx *store.Tx, l *Lease, from Stat
 	}
 	return nil
 }
+
+// explainUnpaid says why a lease was no longer paid for. Its agent, which stopped
+// it, knows the moment only, and would blame a control plane that it does hear.
+func (s *Service) explainUnpaid(ctx context.Context, tx *store.Tx, l *Lease) error {
+	reason, err := s.Money.LimitOf(ctx, tx, l.ID)
+	if err != nil || reason == "" {
+		return err
+	}
+	l.Code, l.Message = string(reason), exhausted
+	return nil
+}
+
+const exhausted = "stopped: the balance or the spending cap is used up"
 
 // close gives everything back: nothing of the lease is left on its host.
 func (s *Service) close(ctx context.Context, tx *store.Tx, l *Lease, at time.Time) error {
@@ -256,7 +274,7 @@ func (s *Service) request(ctx context.Context, p account.Principal, id string, s
 // Exhaust stops a lease whose money ran out: reason is "unpaid" or
 // "spending_cap". With remove, the disk goes too: its grace is over.
 func (s *Service) Exhaust(ctx context.Context, leaseID, reason string, remove bool) error {
-	st := step{event: RequestStop, code: reason, message: "stopped: the balance or the spending cap is used up"}
+	st := step{event: RequestStop, code: reason, message: exhausted}
 	if remove {
 		st = step{event: RequestEnd, code: reason, message: "ended: the disk was kept unpaid for the whole grace period"}
 	}

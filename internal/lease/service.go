@@ -46,6 +46,8 @@ type Money interface {
 	EndLease(ctx context.Context, tx *store.Tx, leaseID string, at time.Time) error
 	ConfirmAlive(leaseIDs []string, at time.Time)
 	PaidFor(ctx context.Context, leaseID string, now time.Time) (time.Duration, error)
+	// LimitOf returns what ended the payment of the last run, or nothing.
+	LimitOf(ctx context.Context, tx *store.Tx, leaseID string) (billing.Reason, error)
 }
 
 // Tenants is what lease needs of account.

@@ -68,9 +68,10 @@ type Cloud struct {
 func OpenCloud(ctx context.Context, cfg *config.Config, version string, log *slog.Logger) (c *Cloud, err error) {
 	log = slog.New(LogHandler(log.Handler()))
 	c = &Cloud{cfg: cfg, log: log, version: version}
+	opened := c // returning an error clears c
 	defer func() {
 		if err != nil {
-			c.Close()
+			_ = opened.Close()
 		}
 	}()
 	if err := os.MkdirAll(cfg.DataDir, 0o700); err != nil {

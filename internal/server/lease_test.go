@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -15,7 +14,6 @@ import (
 
 	"suanli.dev/api"
 	"suanli.dev/internal/account"
-	"suanli.dev/internal/catalog"
 	"suanli.dev/internal/fleet"
 	"suanli.dev/internal/lease"
 	"suanli.dev/internal/protocol"
@@ -29,41 +27,31 @@ func init() {
 	}
 }
 
-// withLeases adds the fleet, leases and an entrance to a world. It comes after
-// billing, whose file is before this one.
+// withLeases adds leases and an entrance to a world. It comes after billing and
+// the fleet, whose files are before this one.
 func withLeases(w *world, c *Config) {
 	w.t.Helper()
 	ctx := w.t.Context()
-	facts, err := catalog.Load("")
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	w.fleet, err = fleet.New(fleet.Config{DB: w.db, Catalog: facts, Clock: w.clock.Now, AllowSimulated: true, Defaults: fleet.StandardDefaults(),
-		OnReport: func(ctx context.Context, id string, r protocol.Report, at time.Time) ([]protocol.Desired, bool, int64, error) {
-			return w.leases.OnReport(ctx, id, r, at)
-		}})
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	w.fleet = c.Fleet
 	vault, err := account.NewVault(bytes.Repeat([]byte{7}, 32))
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	w.leases, err = lease.New(lease.Config{DB: w.db, Clock: w.clock.Now, Catalog: facts, Capacity: w.fleet, Money: w.billing, Tenants: w.accounts, Vault: vault,
+	w.leases, err = lease.New(lease.Config{DB: w.db, Clock: w.clock.Now, Catalog: c.Catalog, Capacity: w.fleet, Money: w.billing, Tenants: w.accounts, Vault: vault,
 		Command: func(context.Context, string, protocol.Command) (protocol.CommandResult, error) {
 			return protocol.CommandResult{Accepted: true}, nil
 		}})
 	if err == nil {
-		err = errors.Join(w.fleet.Migrate(ctx), w.leases.Migrate(ctx))
+		err = w.leases.Migrate(ctx)
 	}
 	if err == nil {
-		err = errors.Join(w.fleet.Load(ctx), w.leases.Load(ctx))
+		err = w.leases.Load(ctx)
 	}
 	if err != nil {
 		w.t.Fatal(err)
 	}
 	w.printed("hello from inside\n")
-	c.Catalog, c.Fleet, c.Leases = facts, w.fleet, w.leases
+	c.Leases = w.leases
 	c.Entrance = &Entrance{
 		SSHAddress: "cloud.example.com:2222", SSHHostKey: "ssh-ed25519 AAAA",
 		AppURL: func(id string, port int, token string) string {
@@ -86,44 +74,23 @@ func withLeases(w *world, c *Config) {
 
 func (w *world) printed(text string) { w.logs.Store(&text) }
 
-// market is an offer of a single GPU; a host joins when there is none.
+// market is an offer of a single GPU; a host of the operator's joins when there
+// is none.
 func (w *world) market() fleet.Offer {
 	w.t.Helper()
-	ctx := w.t.Context()
-	offers, _, err := w.fleet.Search(ctx, fleet.Query{Expression: "count = 1", Limit: 1})
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	if len(offers) == 0 {
-		w.machines++
-		// It belongs to the operator's account.
-		token, _, err := w.fleet.CreateJoinToken(ctx, w.operator.principal(), fleet.JoinToken{})
+	for range 2 {
+		offers, _, err := w.fleet.Search(w.t.Context(), fleet.Query{Expression: "count = 1", Limit: 1})
 		if err != nil {
 			w.t.Fatal(err)
 		}
-		reply, err := w.fleet.Enrol(ctx, protocol.EnrolRequest{Token: token, CSR: "csr", BusKey: "U" + strings.Repeat(string(rune('A'+w.machines)), 55), Name: "host", Version: protocol.Version, Build: "test"},
-			func(_, id string) (string, error) { return id, nil })
-		if err != nil {
-			w.t.Fatal(err)
+		if len(offers) == 1 {
+			w.hostID = offers[0].HostID
+			return offers[0]
 		}
-		w.hostID = reply.HostID
-		now := protocol.Instant{BootID: "boot", Nanos: 1}
-		inv := &protocol.Inventory{Hostname: "host", Architecture: "amd64", CPUs: 256, MemoryMiB: 1 << 20, DiskMiB: 1 << 24, Runtime: "docker 20.10.24", DiskQuota: "loop",
-			Isolation: []string{"runc"}, SelfTest: protocol.SelfTest{RanAt: now, Passed: true}}
-		for i := range 64 {
-			inv.GPUs = append(inv.GPUs, protocol.GPU{UUID: fmt.Sprintf("GPU-%d-%d", w.machines, i), Index: i, Vendor: protocol.NVIDIA, Name: "NVIDIA GeForce RTX 4090", VRAMMiB: 24564,
-				Driver: "550.54.15", MaxCUDA: "12.4", ComputeCapability: "8.9", NUMANode: -1, Health: protocol.Health{State: protocol.Healthy}})
-		}
-		if _, err := w.fleet.Report(ctx, w.hostID, protocol.Report{Session: "s", Seq: 1, Now: now, Ready: true, Inventory: inv}, w.clock.Now()); err != nil {
-			w.t.Fatal(err)
-		}
+		w.newHost(w.operator, 16)
 	}
-	if len(offers) == 0 {
-		if offers, _, err = w.fleet.Search(ctx, fleet.Query{Expression: "count = 1", Limit: 1}); err != nil || len(offers) == 0 {
-			w.t.Fatalf("the host that joined has no offers: %v", err)
-		}
-	}
-	return offers[0]
+	w.t.Fatal("the host that joined has no offers")
+	return fleet.Offer{}
 }
 
 // rent makes a lease of p's that is accepted and that no host was told of.

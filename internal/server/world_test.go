@@ -57,8 +57,7 @@ type world struct {
 	billing  *billing.Service
 	fleet    *fleet.Service
 	leases   *lease.Service
-	hostID   string // of the market's newest host
-	machines int
+	hostID   string                 // of the offer that was last taken from the market
 	logs     atomic.Pointer[string] // what every instance printed
 	server   *Server
 	url      string
