@@ -87,6 +87,8 @@ type Service struct {
 	good     map[string]time.Time // account → when it last had money; lease → when it was last under its cap
 	payers   map[string]string    // lease → account
 
+	posted postedSoFar
+
 	quotes sync.Map // lease → pricing.Quote; a quote never changes
 }
 
