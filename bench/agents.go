@@ -278,6 +278,8 @@ func (c *crowd) gather(ctx context.Context, w *world) error {
 	if err := c.startServer(w); err != nil {
 		return err
 	}
+	// Whoever waits for an answer of the server must not outlive an interrupt.
+	defer context.AfterFunc(ctx, func() { _ = c.server.cmd.Process.Kill() })()
 	address, err := c.ask("address")
 	if err != nil {
 		return err
