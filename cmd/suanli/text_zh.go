@@ -150,7 +150,6 @@ var zhTexts = map[string]string{
 	"Quote %s, valid until %s":                "报价 %s，有效期至 %s",
 	"%d × %s%s, %d GiB disk, image %s":        "%d × %s%s，%d GiB 磁盘，镜像 %s",
 	"Running time counts in whole seconds, at least %d s at each start. A stopped lease costs %s an hour for its disk.": "运行时长按整秒计费，每次启动至少按 %d 秒计费。停止后的租约仅收取磁盘费用，每小时 %s。",
-	"name a command to run": "请给出要运行的命令",
 	"Running time is rounded up to the %s, at least %d s at each start. A stopped lease costs %s an hour for its disk.": "运行时长按%s向上取整，每次启动至少按 %d 秒计费。停止后的租约仅收取磁盘费用，每小时 %s。",
 	"Not included: %s": "不含：%s",
 	"nothing on the market matches; loosen --where, or look with suanli search": "市场上没有符合条件的供应；请放宽 --where，或用 suanli search 查看",
