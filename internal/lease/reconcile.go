@@ -31,10 +31,13 @@ func (s *Service) track(l *Lease) {
 	t := s.live[l.ID]
 	if l.State.Over() && l.Cleaned {
 		delete(s.live, l.ID)
+		if delete(s.hosts[l.HostID], l.ID); len(s.hosts[l.HostID]) == 0 {
+			delete(s.hosts, l.HostID)
+		}
 		return
 	}
 	if t == nil {
-		s.live[l.ID] = &tracked{lease: l, since: s.Clock()}
+		s.begin(l, s.Clock())
 		return
 	}
 	if l.version < t.lease.version {
@@ -44,6 +47,16 @@ func (s *Service) track(l *Lease) {
 		t.attempts, t.next, t.missing = 0, time.Time{}, 0
 	}
 	t.lease = l
+}
+
+// begin tracks a lease that is not tracked yet. The caller holds mu.
+func (s *Service) begin(l *Lease, since time.Time) {
+	t := &tracked{lease: l, since: since}
+	s.live[l.ID] = t
+	if s.hosts[l.HostID] == nil {
+		s.hosts[l.HostID] = map[string]*tracked{}
+	}
+	s.hosts[l.HostID][l.ID] = t
 }
 
 func (s *Service) kick() {
@@ -58,10 +71,8 @@ func (s *Service) onHost(hostID string) []*Lease {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var list []*Lease
-	for _, t := range s.live {
-		if t.lease.HostID == hostID {
-			list = append(list, t.lease)
-		}
+	for _, t := range s.hosts[hostID] {
+		list = append(list, t.lease)
 	}
 	return list
 }

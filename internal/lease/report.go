@@ -260,8 +260,8 @@ func loss() step {
 func (s *Service) lookForLost(ctx context.Context, hostID string, seen map[string]bool) {
 	var lost []*Lease
 	s.mu.Lock()
-	for id, t := range s.live {
-		if t.lease.HostID != hostID || seen[id] {
+	for id, t := range s.hosts[hostID] {
+		if seen[id] {
 			continue
 		}
 		switch t.lease.State {

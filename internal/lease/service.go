@@ -81,9 +81,10 @@ type Service struct {
 
 	// mu guards the fields below. It is never held while the store is used.
 	mu       sync.Mutex
-	live     map[string]*tracked // leases that a host may still have something of
-	sending  map[string]bool     // hosts with commands under way
-	loaded   bool                // live is complete
+	live     map[string]*tracked            // leases that a host may still have something of
+	hosts    map[string]map[string]*tracked // the same, by host: a report looks only at its own
+	sending  map[string]bool                // hosts with commands under way
+	loaded   bool                           // live is complete
 	watchers map[*watcher]struct{}
 
 	wake chan struct{}
@@ -108,7 +109,7 @@ func New(c Config) (*Service, error) {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Service{Config: c, live: map[string]*tracked{}, sending: map[string]bool{}, watchers: map[*watcher]struct{}{}, wake: make(chan struct{}, 1)}, nil
+	return &Service{Config: c, live: map[string]*tracked{}, hosts: map[string]map[string]*tracked{}, sending: map[string]bool{}, watchers: map[*watcher]struct{}{}, wake: make(chan struct{}, 1)}, nil
 }
 
 // Migrate brings the tables up to date.
@@ -135,7 +136,7 @@ func (s *Service) Load(ctx context.Context) error {
 	defer s.mu.Unlock()
 	now := s.Clock()
 	for _, l := range list {
-		s.live[l.ID] = &tracked{lease: l, since: now}
+		s.begin(l, now)
 	}
 	s.loaded = true
 	return nil

@@ -61,13 +61,14 @@ type Cloud struct {
 	tracing trace.TracerProvider // nil: nothing is traced
 	tracer  trace.Tracer
 	flush   func(context.Context) error // delivers the traces that are left
+	clock   func() time.Time            // steady: see steadyClock
 }
 
 // OpenCloud opens the stores and listeners of a control plane. On an error
 // nothing is left open.
 func OpenCloud(ctx context.Context, cfg *config.Config, version string, log *slog.Logger) (c *Cloud, err error) {
 	log = slog.New(LogHandler(log.Handler()))
-	c = &Cloud{cfg: cfg, log: log, version: version}
+	c = &Cloud{cfg: cfg, log: log, version: version, clock: steadyClock()}
 	opened := c // returning an error clears c
 	defer func() {
 		if err != nil {
@@ -131,7 +132,7 @@ func (c *Cloud) openServices(ctx context.Context, secret []byte) error {
 	if err != nil {
 		return err
 	}
-	if c.Ledger, err = ledger.New(c.DB, time.Now); err != nil {
+	if c.Ledger, err = ledger.New(c.DB, c.clock); err != nil {
 		return err
 	}
 	defaults := fleet.StandardDefaults()
@@ -157,7 +158,7 @@ func (c *Cloud) openServices(ctx context.Context, secret []byte) error {
 		return err
 	}
 	c.Billing, err = billing.New(billing.Config{
-		DB: c.DB, Clock: time.Now, Ledger: c.Ledger, Log: log, Audit: c.Accounts.Audit, Tracer: c.tracer,
+		DB: c.DB, Clock: c.clock, Ledger: c.Ledger, Log: log, Audit: c.Accounts.Audit, Tracer: c.tracer,
 		CurrencyOf: func(ctx context.Context, accountID string) (money.Currency, error) {
 			a, err := c.Accounts.Account(ctx, accountID)
 			if err != nil {
@@ -178,7 +179,7 @@ func (c *Cloud) openServices(ctx context.Context, secret []byte) error {
 		return err
 	}
 	c.Leases, err = lease.New(lease.Config{
-		DB: c.DB, Catalog: cat, Capacity: c.Fleet, Money: c.Billing, Tenants: c.Accounts, Vault: vault, Command: c.command,
+		DB: c.DB, Clock: c.clock, Catalog: cat, Capacity: c.Fleet, Money: c.Billing, Tenants: c.Accounts, Vault: vault, Command: c.command,
 		GatewayKeys: []string{c.Authority.GatewayAuthorizedKey()}, Log: log,
 	})
 	if err != nil {
@@ -221,7 +222,7 @@ func (c *Cloud) openStream(ctx context.Context, hostID string, h protocol.Stream
 // takeReport is the receiving end of a host's reports. The subject, which the
 // bus guards, says which host it is; the body is only believed about itself.
 func (c *Cloud) takeReport(ctx context.Context, subject string, data []byte) (any, error) {
-	received := time.Now()
+	received := c.clock()
 	hostID := strings.TrimSuffix(strings.TrimPrefix(subject, "control."), ".report")
 	var r protocol.Report
 	if err := json.Unmarshal(data, &r); err != nil {
@@ -359,4 +360,12 @@ func masterKey(path string) ([]byte, error) {
 // own agent to join by.
 func (c *Cloud) FirstOperator(ctx context.Context) (account.Principal, error) {
 	return c.Accounts.FirstOperator(ctx)
+}
+
+// steadyClock is the time of day at the start plus what has elapsed since: a
+// clock that somebody sets while leases run must not lengthen or shorten what
+// they are charged for. It follows the system's clock again at the next start.
+func steadyClock() func() time.Time {
+	start := time.Now()
+	return func() time.Time { return start.Add(time.Since(start)).Round(0) }
 }

@@ -1,0 +1,360 @@
+package e2e
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"suanli.dev/api"
+)
+
+// The steps of a rental at which plugs are pulled.
+var rentalSteps = []string{"accept", "provision", "run", "stop", "start", "end"}
+
+// crashes is how many times something is killed; every step meets every victim
+// about once.
+const crashes = 12
+
+// crashSeed makes a failed run repeatable.
+const crashSeed = 20250101
+
+func TestWhateverIsKilledAtWhicheverStepEverythingAddsUp(t *testing.T) {
+	t.Parallel()
+	need(t)
+	w := newCrashWorld(t)
+	r := rand.New(rand.NewPCG(crashSeed, 0))
+	type plug struct{ victim, step string }
+	var plan []plug
+	for _, v := range w.victims() {
+		for _, s := range rentalSteps {
+			plan = append(plan, plug{v, s})
+		}
+	}
+	r.Shuffle(len(plan), func(i, j int) { plan[i], plan[j] = plan[j], plan[i] })
+	for i, p := range plan[:min(crashes, len(plan))] {
+		delay, dark := time.Duration(r.IntN(600))*time.Millisecond, time.Duration(r.IntN(1500))*time.Millisecond
+		begin := time.Now()
+		name := fmt.Sprintf("crash-%d", i)
+		reached := make(chan struct{})
+		killed := make(chan error, 1)
+		go func() {
+			<-reached
+			killed <- w.crash(p.victim, delay, dark)
+		}()
+		err := w.rental(name, func(step string) {
+			if step == p.step {
+				close(reached)
+			}
+		})
+		if kerr := <-killed; kerr != nil {
+			t.Fatalf("%s: restart the %s: %v", name, p.victim, kerr)
+		}
+		if err == nil {
+			err = w.holds(name, time.Since(begin))
+		}
+		if err != nil {
+			t.Fatalf("%s: the %s was killed %v after step %s and started %v later: %v", name, p.victim, delay, p.step, dark, err)
+		}
+		t.Logf("%s: killed the %s %v after step %s, back %v later: converged after %v", name, p.victim, delay, p.step, dark, time.Since(begin).Round(100*time.Millisecond))
+	}
+}
+
+// crashWorld is a cloud whose every part can be killed, its engine too.
+type crashWorld struct {
+	t      *testing.T
+	c      *cloud
+	u      *user
+	engine *engine
+	spent  api.Amount
+}
+
+func newCrashWorld(t *testing.T) *crashWorld {
+	w := &crashWorld{t: t}
+	if _, err := exec.LookPath("dockerd"); err == nil {
+		if w.engine, err = newEngine(t); err != nil {
+			t.Fatal(err)
+		}
+	} else {
+		t.Log("dockerd is not installed: the engine is left alone")
+	}
+	c, err := newCloud(t.TempDir(), "--minimum-seconds", "0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.c = c
+	if w.engine != nil {
+		c.engine = w.engine.address
+	}
+	c.showLogs(t)
+	t.Cleanup(func() {
+		if err := c.close(); err != nil {
+			t.Error(err)
+		}
+	})
+	if _, err := c.join("8x4090"); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.push("box:1", boxImage()); err != nil {
+		t.Fatal(err)
+	}
+	w.u = newTenant(t, c, "unlucky", "100")
+	return w
+}
+
+func (w *crashWorld) victims() []string {
+	v := []string{"server", "agent"}
+	if w.engine != nil {
+		v = append(v, "engine")
+	}
+	return v
+}
+
+// crash kills a part without warning and starts it again after a while.
+func (w *crashWorld) crash(victim string, delay, dark time.Duration) error {
+	<-time.After(delay)
+	switch victim {
+	case "server":
+		w.c.server.kill()
+		<-time.After(dark)
+		return w.c.startServer()
+	case "agent":
+		w.c.hosts[0].p.kill()
+		<-time.After(dark)
+		return w.c.hosts[0].start()
+	default:
+		w.engine.p.kill()
+		<-time.After(dark)
+		return w.engine.start()
+	}
+}
+
+// rental goes through a whole rental like a patient renter: what fails is asked
+// again. A lease that a crash has stopped or failed is taken as it is.
+func (w *crashWorld) rental(name string, at func(step string)) error {
+	ctx := context.Background()
+	const patience = 60 * time.Second
+	at("accept")
+	err := within(patience, func() error {
+		if _, err := w.u.api.Lease(ctx, name); err == nil {
+			return nil // the answer was lost, and the lease was not
+		}
+		offers, err := w.u.api.Offers(ctx, api.OfferQuery{Where: oneGPU, Limit: 1})
+		if err != nil {
+			return err
+		}
+		if len(offers.Items) == 0 {
+			return errors.New("nothing is offered")
+		}
+		q, err := w.u.api.CreateQuote(ctx, api.QuoteRequest{OfferID: offers.Items[0].ID, Image: "cloud://box:1", DiskGiB: 1})
+		if err != nil {
+			return err
+		}
+		_, err = w.u.api.CreateLease(ctx, api.LeaseCreate{QuoteID: q.ID, Name: name})
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("accept: %w", err)
+	}
+	at("provision")
+	if err := w.settle(name, "running", "stopped", "failed"); err != nil {
+		return err
+	}
+	at("run")
+	<-time.After(500 * time.Millisecond)
+	at("stop")
+	if err := w.act(name, w.u.api.StopLease); err != nil {
+		return err
+	}
+	if err := w.settle(name, "stopped", "failed"); err != nil {
+		return err
+	}
+	at("start")
+	if err := w.act(name, w.u.api.StartLease); err != nil {
+		return err
+	}
+	if err := w.settle(name, "running", "stopped", "failed"); err != nil {
+		return err
+	}
+	at("end")
+	if err := w.act(name, w.u.api.EndLease); err != nil {
+		return err
+	}
+	return w.settle(name, "ended", "failed")
+}
+
+// find returns the lease of that name, live or over.
+func (w *crashWorld) find(name string) (*api.Lease, error) {
+	p, err := w.u.api.Leases(context.Background(), "", false, "", 100)
+	if err != nil {
+		return nil, err
+	}
+	var found []api.Lease
+	for _, l := range p.Items {
+		if l.Name == name {
+			found = append(found, l)
+		}
+	}
+	if len(found) != 1 {
+		return nil, final{fmt.Errorf("%d leases are named %s: one was asked for", len(found), name)}
+	}
+	return &found[0], nil
+}
+
+func (w *crashWorld) settle(name string, states ...string) error {
+	return within(60*time.Second, func() error {
+		l, err := w.find(name)
+		if err != nil {
+			return err
+		}
+		if !slices.Contains(states, l.State) {
+			return fmt.Errorf("lease %s is %s (%s %s), not %v", l.ID, l.State, l.Code, l.Message, states)
+		}
+		return nil
+	})
+}
+
+// act asks for a move until it is accepted, or until the lease is where it cannot
+// be asked for any more.
+func (w *crashWorld) act(name string, do func(context.Context, string) (*api.Lease, error)) error {
+	return within(60*time.Second, func() error {
+		l, err := w.find(name)
+		if err != nil {
+			return err
+		}
+		if l.State == "failed" || l.State == "ended" {
+			return nil
+		}
+		_, err = do(context.Background(), l.ID)
+		return err
+	})
+}
+
+// holds checks what must hold whenever a rental is over.
+func (w *crashWorld) holds(name string, took time.Duration) error {
+	ctx := context.Background()
+	var l *api.Lease
+	err := within(60*time.Second, func() (err error) {
+		if l, err = w.find(name); err != nil {
+			return err
+		}
+		if err := noTrace(w.c, l.ID); err != nil {
+			return err
+		}
+		h, err := w.c.operator.api.Host(ctx, w.c.hosts[0].id)
+		if err != nil {
+			return err
+		}
+		if h.Free.GPUs != h.Total.GPUs || h.Total.GPUs != 8 || h.State != "listed" {
+			return fmt.Errorf("of %d GPUs %d are free, the host is %s (%s), leases %v", h.Total.GPUs, h.Free.GPUs, h.State, h.Reason, h.Leases)
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	b, err := w.u.api.Bill(ctx, l.ID)
+	if err != nil {
+		return err
+	}
+	var ran time.Duration
+	var last time.Time
+	for _, line := range computeLines(b) {
+		if line.Open || line.Start.Before(last) {
+			return fmt.Errorf("runs are open or overlap: %+v", b.Lines)
+		}
+		last = *line.End
+		ran += line.End.Sub(*line.Start)
+		if line.Charged > int64(line.End.Sub(*line.Start)/time.Second) {
+			return fmt.Errorf("more is charged than ran: %+v", line)
+		}
+	}
+	if ran > took {
+		return fmt.Errorf("charged for %v of a rental that took %v", ran, took)
+	}
+	if b.Unbilled != 0 || b.ProviderShare+b.Commission != b.Total {
+		return fmt.Errorf("the bill is not settled: %+v", b)
+	}
+	w.spent += b.Total
+	balance, err := w.u.api.Balance(ctx)
+	if err != nil {
+		return err
+	}
+	if balance.Held != 0 || balance.UnbilledDue != 0 || balance.Settled != 100_000_000-w.spent {
+		return fmt.Errorf("after spending %s of 100, the balance is %+v", w.spent, balance)
+	}
+	r, err := w.c.operator.api.VerifyLedger(ctx)
+	if err != nil {
+		return err
+	}
+	if !r.OK {
+		return fmt.Errorf("the ledger: %+v", r)
+	}
+	return nil
+}
+
+// engine is a container engine of the test's own.
+type engine struct {
+	dir, address string
+	p            *process
+}
+
+func newEngine(t *testing.T) (*engine, error) {
+	// Short, since sockets are in it and their paths may have 107 characters.
+	dir, err := os.MkdirTemp("", "e2edk-")
+	if err != nil {
+		return nil, err
+	}
+	e := &engine{dir: dir, address: "unix://" + filepath.Join(dir, "engine.sock")}
+	t.Cleanup(func() {
+		if e.p != nil {
+			_ = e.p.end(15)
+		}
+		e.killContainerd()
+		mounts, _ := os.ReadFile("/proc/self/mounts")
+		for line := range strings.Lines(string(mounts)) {
+			if f := strings.Fields(line); strings.HasPrefix(f[1], dir) {
+				_ = exec.Command("umount", "-l", f[1]).Run()
+			}
+		}
+		_ = os.RemoveAll(dir)
+	})
+	return e, e.start()
+}
+
+func (e *engine) start() (err error) {
+	path, err := exec.LookPath("dockerd")
+	if err != nil {
+		return err
+	}
+	_ = os.Remove(filepath.Join(e.dir, "engine.pid"))
+	e.p, err = startProgram(filepath.Join(e.dir, "engine.log"), path, "--data-root", filepath.Join(e.dir, "data"), "--exec-root", filepath.Join(e.dir, "exec"),
+		"--pidfile", filepath.Join(e.dir, "engine.pid"), "--host", e.address, "--bridge", "none")
+	if err != nil {
+		return err
+	}
+	return within(30*time.Second, func() error {
+		select {
+		case <-e.p.done:
+			return final{fmt.Errorf("the engine ended: %s", tail(filepath.Join(e.dir, "engine.log"), 5))}
+		default:
+		}
+		_, err := docker(e.address, "version")
+		return err
+	})
+}
+
+// killContainerd ends the helper that an engine leaves when it is killed.
+func (e *engine) killContainerd() {
+	b, err := os.ReadFile(filepath.Join(e.dir, "exec", "containerd", "containerd.pid"))
+	if err == nil {
+		_ = exec.Command("kill", strings.TrimSpace(string(b))).Run()
+	}
+}
