@@ -334,7 +334,11 @@ func (e *engine) start() (err error) {
 	if err != nil {
 		return err
 	}
-	_ = os.Remove(filepath.Join(e.dir, "engine.pid"))
+	// Of the engine that was killed. Where nobody reaps orphans, what they name
+	// seems to be alive.
+	for _, stale := range []string{"engine.pid", "exec/containerd/containerd.pid"} {
+		_ = os.Remove(filepath.Join(e.dir, stale))
+	}
 	e.p, err = startProgram(filepath.Join(e.dir, "engine.log"), path, "--data-root", filepath.Join(e.dir, "data"), "--exec-root", filepath.Join(e.dir, "exec"),
 		"--pidfile", filepath.Join(e.dir, "engine.pid"), "--host", e.address, "--bridge", "none")
 	if err != nil {

@@ -256,7 +256,7 @@ func TestAStartScriptMayFailLoopOrTalkTooMuch(t *testing.T) {
 				kept += st.Size()
 			}
 		}
-		if len(files) == 0 || kept > 200<<20 {
+		if len(files) == 0 || kept > 300<<20 {
 			t.Errorf("%d bytes of output are kept in %v", kept, files)
 		}
 		u.must(t, "end", l.ID)

@@ -333,7 +333,7 @@ func download(cmd *cobra.Command, files *sftp.Client, from, to string) (n copied
 	}
 	for w := files.Walk(from); w.Step(); {
 		if err := w.Err(); err != nil {
-			return n, err
+			return n, fmt.Errorf("%s: %w", w.Path(), err)
 		}
 		rel := strings.TrimPrefix(strings.TrimPrefix(w.Path(), from), "/")
 		target := filepath.Join(to, filepath.FromSlash(rel))

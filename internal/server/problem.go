@@ -14,6 +14,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"suanli.dev/internal/fault"
+	"suanli.dev/internal/store"
 )
 
 var statuses = map[fault.Kind]int{
@@ -54,6 +55,10 @@ func problem(ctx context.Context, log *slog.Logger, err error) *Problem {
 	if !ok && ctx.Err() != nil {
 		// The caller went away; nobody reads this.
 		f, ok = fault.New(fault.Unavailable, "canceled", "the request was given up before it was done"), true
+	}
+	if !ok && store.IsFull(err) {
+		log.ErrorContext(ctx, "the database's disk is full", "error", err)
+		f, ok = fault.New(fault.Unavailable, "disk_full", "the disk of the cloud's database is full, so that nothing can be changed now; nothing was lost, and it goes on once its operator has made room"), true
 	}
 	if !ok || f.Kind == fault.Internal {
 		log.ErrorContext(ctx, "request failed", "error", err)

@@ -23,6 +23,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -405,6 +406,19 @@ func IsUnique(err error) bool {
 		return e.Code() == sqlite3.SQLITE_CONSTRAINT_UNIQUE || e.Code() == sqlite3.SQLITE_CONSTRAINT_PRIMARYKEY
 	}
 	return false
+}
+
+// IsFull reports whether err says that the database has no room to write.
+func IsFull(err error) bool {
+	var pg *pgconn.PgError
+	if errors.As(err, &pg) {
+		return pg.Code == "53100"
+	}
+	var e *sqlite.Error
+	if errors.As(err, &e) {
+		return e.Code()&0xff == sqlite3.SQLITE_FULL
+	}
+	return errors.Is(err, syscall.ENOSPC)
 }
 
 // Backup writes a consistent copy of an embedded database to the file at path,
