@@ -35,13 +35,15 @@ const (
 	crowdLeases     = 5   // on each agent
 	crowdAccounts   = 500 // that rent them
 	crowdHeartbeat  = 5   // seconds, as the product has it by default
-	crowdRenting    = 4 * time.Minute
-	crowdStretch    = 60 * time.Second
-	crowdSettleDown = 30 * time.Second
+	crowdStretch    = 30 * time.Second
+	crowdSettleDown = 15 * time.Second
 )
 
 // crowdAgents can be made smaller, for a look at a small machine.
 var crowdAgents = sized("SUANLI_BENCH_AGENTS", 2000)
+
+// crowdRenting is how long leases are rented; what runs then is measured.
+var crowdRenting = time.Duration(sized("SUANLI_BENCH_RENTING_SECONDS", 480)) * time.Second
 
 func sized(variable string, otherwise int) int {
 	if n, err := strconv.Atoi(os.Getenv(variable)); err == nil && n > 0 {
@@ -69,7 +71,7 @@ type crowd struct {
 // product's own with the container engine replaced by one in memory; they run in
 // another process. The server is the product's, as `suanli server` runs it,
 // bound to one core (taskset) with GOMAXPROCS=1 as soon as the leases run; renting
-// them is given four minutes, and with fewer than 10,000 the verdict is SHORT.
+// them is given eight minutes, and with fewer than 10,000 the verdict is SHORT.
 // The peer is what the plain way costs
 // by itself: a committed write for each of the same heartbeats (its host and its
 // leases in one transaction, same store, same disk), without any server around.
@@ -309,15 +311,15 @@ func (c *crowd) gather(ctx context.Context, w *world) error {
 	if err != nil {
 		return err
 	}
-	if c.leases, err = strconv.Atoi(rented); err != nil {
-		return err
-	}
-	if err := poll(ctx, "all leases to run", 2*time.Minute, time.Second, func() (bool, error) {
+	// Some may fail where the machine is too slow for its heartbeats; what runs
+	// half a minute later counts, and too few are SHORT.
+	_ = poll(ctx, "all leases to run", 30*time.Second, time.Second, func() (bool, error) {
 		n, err := c.ask("running")
+		if err == nil {
+			c.leases, err = strconv.Atoi(n)
+		}
 		return n == rented, err
-	}); err != nil {
-		return err
-	}
+	})
 	fmt.Printf("%d leases run after %.0f s\n", c.leases, time.Since(begin).Seconds())
 	if _, err := c.ask("one-core"); err != nil {
 		return err
