@@ -19,9 +19,13 @@ type tracked struct {
 	missing  int       // complete reports in a row without it
 	attempts int       // commands in a row that did not succeed
 	next     time.Time // no command before this
-	since    time.Time // when this process began to look after it
-	egress   int64     // bytes that were last put on the bill while it ran
-	counted  time.Time // when
+	// What billing last said of how long the lease is paid for, and when.
+	paid           time.Duration
+	paidAt         time.Time
+	paidGeneration int64
+	since          time.Time // when this process began to look after it
+	egress         int64     // bytes that were last put on the bill while it ran
+	counted        time.Time // when
 }
 
 // track keeps l as the present view of the lease, or forgets it when it is done.
@@ -338,9 +342,36 @@ func (s *Service) postpone(t *tracked) {
 	t.next = s.Clock().Add(wait)
 }
 
+// paidForLife is how long an answer about paid-for time is used again: every
+// heartbeat of every lease asks, and the answer is mostly days. Near the end of
+// the money, within paidForNear, each one is asked anew.
+const (
+	paidForLife = time.Minute
+	paidForNear = 10 * time.Minute
+)
+
+// paidFor is how long the lease's instance may go on without the control plane.
+func (s *Service) paidFor(ctx context.Context, l *Lease, now time.Time) (time.Duration, error) {
+	s.mu.Lock()
+	t := s.live[l.ID]
+	if t != nil && t.paidGeneration == l.Generation && !now.Before(t.paidAt) && now.Sub(t.paidAt) < paidForLife && t.paid > paidForNear {
+		left := t.paid - now.Sub(t.paidAt)
+		s.mu.Unlock()
+		return left, nil
+	}
+	s.mu.Unlock()
+	paid, err := s.Money.PaidFor(ctx, l.ID, now)
+	if err == nil && t != nil {
+		s.mu.Lock()
+		t.paid, t.paidAt, t.paidGeneration = paid, now, l.Generation
+		s.mu.Unlock()
+	}
+	return paid, err
+}
+
 // limits bounds a run that may have to go on without the control plane.
 func (s *Service) limits(ctx context.Context, l *Lease, now time.Time) protocol.RunLimits {
-	paid, err := s.Money.PaidFor(ctx, l.ID, now)
+	paid, err := s.paidFor(ctx, l, now)
 	if err != nil {
 		s.Log.WarnContext(ctx, "paid-for time", "lease", l.ID, "error", err)
 		paid = 10 * time.Minute // rather a short leash than none
