@@ -70,7 +70,7 @@ type OfferPrice struct {
 	Currency              string `json:"currency"`
 	PerHour               Amount `json:"per_hour" doc:"Compute and the disk asked for, all in"`
 	ComputePerHour        Amount `json:"compute_per_hour"`
-	StoragePerHour        Amount `json:"storage_per_hour" doc:"Of disk_gib; charged as long as the disk is kept, stopped too"`
+	StoragePerHour        Amount `json:"storage_per_hour" doc:"Of disk_gib, at 730 hours a month (a quote counts the real month); charged as long as the disk is kept, stopped too"`
 	Compute               Rate   `json:"compute_rate" doc:"Per hour, the whole bundle"`
 	Storage               Rate   `json:"storage_rate" doc:"Per GiB and month"`
 	Egress                Rate   `json:"egress_rate" doc:"Per GB (1,000,000,000 bytes) sent out"`

@@ -250,3 +250,9 @@ func (c *Client) LeaseLogs(ctx context.Context, id string, follow bool, tail int
 	q := url.Values{"follow": {strconv.FormatBool(follow)}, "tail": {strconv.Itoa(tail)}}
 	return c.Open(ctx, http.MethodGet, "/v1/leases/"+url.PathEscape(id)+"/logs", q, "text/plain")
 }
+
+// AbandonHost gives up, as an operator, a host that will not come back: its
+// leases end as of its last sign of life.
+func (c *Client) AbandonHost(ctx context.Context, hostID string) error {
+	return c.Do(ctx, http.MethodPost, "/v1/operator/hosts/"+url.PathEscape(hostID)+"/abandon", nil, nil, nil)
+}

@@ -121,7 +121,7 @@ stop_engine() {
 	done
 	# What an engine that was killed has left behind.
 	for p in /proc/[0-9]*; do
-		if tr '\0' ' ' <"$p/cmdline" 2>/dev/null | grep -qF -- "-address $dir/exec/"; then
+		if { tr '\0' ' ' <"$p/cmdline"; } 2>/dev/null | grep -qF -- "-address $dir/exec/"; then
 			as_root kill -9 "${p#/proc/}" 2>/dev/null || true
 		fi
 	done

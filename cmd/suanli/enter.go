@@ -12,7 +12,6 @@ import (
 	"os/signal"
 	"path"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -79,12 +78,14 @@ func execCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "exec LEASE -- COMMAND…", Short: tr("Run a command in a lease; exits with its code"), Args: cobra.MinimumNArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			// Flags after the lease are the command's, so that the -- is left to us.
-			if args[1] == "--" {
-				args = slices.Delete(args, 1, 2)
+			// Flags end at the lease's name, so that the command keeps its own; the
+			// customary -- before it is not part of it.
+			command := args[1:]
+			if command[0] == "--" {
+				command = command[1:]
 			}
-			if len(args) < 2 {
-				return usageError{errors.New(tr("name a command to run"))}
+			if len(command) == 0 {
+				return usageError{errors.New(tr("give the command to run after --"))}
 			}
 			conn, err := enter(cmd, args[0])
 			if err != nil {
@@ -92,13 +93,13 @@ func execCommand() *cobra.Command {
 			}
 			defer conn.Close()
 			if !wantsJSON(cmd) {
-				return runInside(cmd, conn, args[1:])
+				return runInside(cmd, conn, command)
 			}
 			out, side := cmd.OutOrStdout(), cmd.ErrOrStderr()
 			stdout, stderr := &strings.Builder{}, &strings.Builder{}
 			cmd.SetOut(stdout)
 			cmd.SetErr(stderr)
-			err = runInside(cmd, conn, args[1:])
+			err = runInside(cmd, conn, command)
 			cmd.SetOut(out)
 			cmd.SetErr(side)
 			var exit exitError

@@ -193,7 +193,20 @@ func hostCommand() *cobra.Command {
 			return done(cmd, map[string]string{"id": args[0]}, "host %s is removed", args[0])
 		},
 	}
-	cmd.AddCommand(join, list, show, setPrice, maintenance, remove,
+	abandon := &cobra.Command{
+		Use: "abandon HOST", Short: tr("Give up a host that will not come back; its leases end (operator)"), Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := client(cmd)
+			if err != nil {
+				return err
+			}
+			if err := c.AbandonHost(cmd.Context(), args[0]); err != nil {
+				return err
+			}
+			return done(cmd, map[string]string{"id": args[0]}, "host %s is given up", args[0])
+		},
+	}
+	cmd.AddCommand(join, list, show, setPrice, maintenance, remove, abandon,
 		verb("list-gpu", tr("Put a host on the market"), (*api.Client).ListHost),
 		verb("unlist", tr("Take a host off the market; its leases run on"), (*api.Client).UnlistHost),
 		verb("drain", tr("Take no new leases on a host"), (*api.Client).DrainHost),

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -101,6 +102,10 @@ func report(err error) int {
 			return exitUnavailable
 		}
 	}
+	var unreached *url.Error
+	if errors.As(err, &unreached) {
+		return exitUnavailable
+	}
 	return exitFailure
 }
 
@@ -135,7 +140,7 @@ func newRoot() *cobra.Command {
 	add("enter", sshCommand(), execCommand(), logsCommand(), cpCommand(), forwardCommand(), topCommand(), openCommand())
 	add("host", hostCommand(), agentCommand())
 	add("account", loginCommand(), logoutCommand(), accountCommand(), keyCommand(), balanceCommand(), billCommand())
-	add("operate", upCommand(), serverCommand(), configCommand(), doctorCommand(), backupCommand(), restoreCommand(),
+	add("operate", upCommand(), serverCommand(), gatewayCommand(), configCommand(), doctorCommand(), backupCommand(), restoreCommand(),
 		ledgerCommand(), depositCommand(), imageCommand(), openapiCommand(), demoCommand())
 	finish(root)
 	return root

@@ -58,6 +58,7 @@ func finish(root *cobra.Command) {
 			c.Short = tr("Print a script that makes a shell complete commands and names")
 			for _, shell := range c.Commands() {
 				shell.Short = tr("Print the script for %s", shell.Name())
+				shell.RunE = printScript
 			}
 		}
 	}
@@ -79,6 +80,28 @@ func finish(root *cobra.Command) {
 			_ = c.RegisterFlagCompletionFunc("template", completeTemplates) // fails only for a flag that is not there
 		}
 	})
+}
+
+// printScript prints a shell's script where the command prints; the library's
+// own has chosen where to before anybody could say.
+func printScript(cmd *cobra.Command, _ []string) error {
+	plain, _ := cmd.Flags().GetBool("no-descriptions")
+	root, out := cmd.Root(), cmd.OutOrStdout()
+	switch cmd.Name() {
+	case "bash":
+		return root.GenBashCompletionV2(out, !plain)
+	case "zsh":
+		if plain {
+			return root.GenZshCompletionNoDesc(out)
+		}
+		return root.GenZshCompletion(out)
+	case "fish":
+		return root.GenFishCompletion(out, !plain)
+	}
+	if plain {
+		return root.GenPowerShellCompletion(out)
+	}
+	return root.GenPowerShellCompletionWithDesc(out)
 }
 
 func walk(c *cobra.Command, visit func(*cobra.Command)) {

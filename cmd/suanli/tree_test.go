@@ -1,10 +1,249 @@
 package main
 
-import "github.com/spf13/cobra"
+import (
+	"archive/tar"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+)
 
 // all returns every command there is.
 func all(root *cobra.Command) []*cobra.Command {
 	var list []*cobra.Command
 	walk(root, func(c *cobra.Command) { list = append(list, c) })
 	return list
+}
+
+// noJSON are the commands that have no result to print, and why.
+var noJSON = map[string]string{
+	"help":                  "explains",
+	"completion bash":       "prints a script",
+	"completion zsh":        "prints a script",
+	"completion fish":       "prints a script",
+	"completion powershell": "prints a script",
+	"ssh":                   "is a terminal",
+	"up":                    "runs until it is stopped, and logs",
+	"server":                "runs until it is stopped, and logs",
+	"agent run":             "runs until it is stopped, and logs",
+	"gateway run":           "runs until it is stopped, and logs",
+	"gateway join":          "needs a real cloud; TestGatewayElsewhereJoinsServesAndIsTurnedAway reads what it prints",
+	"agent join":            "needs root; what it prints is gateway join's line",
+}
+
+func emptyTar(t *testing.T) string {
+	t.Helper()
+	name := filepath.Join(t.TempDir(), "rootfs.tar")
+	f, err := os.Create(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(tar.NewWriter(f).Close(), f.Close()); err != nil {
+		t.Fatal(err)
+	}
+	return name
+}
+
+func TestEveryCommandPrintsJSONWhenAsked(t *testing.T) {
+	t.Parallel()
+	p := newPretence(t)
+	data, restored, backup := t.TempDir(), filepath.Join(t.TempDir(), "new"), filepath.Join(t.TempDir(), "backup.tar")
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, []byte("ssh-ed25519 AAAA\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	arguments := map[string][]string{
+		"search": {"gpu_count = 1"}, "quote": {"of-1"}, "rent": {"of-1", "--env", "A=b"}, "ps": {"--all"}, "show": {"mine"}, "stop": {"mine"}, "start": {"mine"},
+		"restart": {"mine"}, "set": {"mine", "--name", "new"}, "history": {"mine"}, "templates": {}, "models": {},
+		"exec": {}, "logs": {"mine"}, "cp": {file, "mine:/copy"}, "port-forward": {"mine", "0:80"}, "top": {}, "url": {"mine"},
+		"gateway token": {"--name", "shanghai"}, "gateway list": {}, "gateway remove": {"gw-1"}, "host token": {}, "host list": {}, "host show": {"ho-1"}, "host price": {"ho-1", "--storage", "0.1"}, "host maintenance": {"ho-1", "--until", "8h"},
+		"host remove": {"ho-1"}, "host list-gpu": {"ho-1"}, "host unlist": {"ho-1"}, "host abandon": {"ho-1"}, "host drain": {"ho-1"}, "host undrain": {"ho-1"},
+		"login": {p.url, "--email", "a@example.com", "--password-file", "-"}, "logout": {}, "account show": {}, "account list": {},
+		"account create": {"name", "--email", "b@example.com", "--password-file", "-"}, "key create": {"name"}, "key list": {}, "key delete": {"ak-1"},
+		"key ssh-add": {file}, "balance": {}, "bill": {"mine"}, "deposit": {"ac-1", "5"}, "ledger verify": {}, "config check": {}, "doctor": {"--data-dir", data},
+		"backup": {backup, "--data-dir", data}, "restore": {backup, "--data-dir", restored}, "image push": {"digits:1", emptyTar(t)}, "openapi": {},
+		"demo": {p.url, "--password-file", "-"}, "end": {"mine"},
+	}
+	// In the order of the tree, but a backup is restored after it was made, and
+	// what ends the lease comes last.
+	names := []string{}
+	for _, c := range all(newRoot()) {
+		if !c.HasSubCommands() {
+			names = append(names, strings.TrimPrefix(c.CommandPath(), "suanli "))
+		}
+	}
+	slices.SortStableFunc(names, func(a, b string) int { return order(a) - order(b) })
+	for _, name := range names {
+		if why, exempt := noJSON[name]; exempt {
+			if _, both := arguments[name]; both {
+				t.Errorf("%s %s, and arguments are given for it", name, why)
+			}
+			continue
+		}
+		args, ok := arguments[name]
+		if !ok {
+			t.Errorf("%s: say here with what arguments it prints, or why it prints nothing", name)
+			continue
+		}
+		words := append(strings.Fields(name), args...)
+		words = append(words, "--json", "--server", p.url, "--token", "t")
+		if name == "exec" {
+			words = append(words, "mine", "exit", "3")
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		var out strings.Builder
+		var stdout io.Writer = &out
+		if name == "port-forward" { // goes on until it is stopped
+			stdout = &stopping{Writer: &out, stop: cancel}
+		}
+		var side strings.Builder
+		err := runInto(ctx, stdout, &side, words...)
+		cancel()
+		var exit exitError
+		if err != nil && name != "doctor" && !errors.As(err, &exit) {
+			t.Errorf("%s: %v", name, err)
+		}
+		in := json.NewDecoder(strings.NewReader(out.String()))
+		values := 0
+		for {
+			var v any
+			if err := in.Decode(&v); err == io.EOF {
+				break
+			} else if err != nil {
+				t.Errorf("%s: not JSON: %v\n%s", name, err, out.String())
+				break
+			}
+			values++
+		}
+		if want := map[string]int{"logs": 2}[name]; values != max(1, want) {
+			t.Errorf("%s printed %d values:\n%s", name, values, out.String())
+		}
+		if name == "exec" && (exit.code != 3 || !strings.Contains(out.String(), `"exit_code": 3`) || !strings.Contains(out.String(), `"stdout": "hello\n"`) || !strings.Contains(out.String(), `"stderr": "aside\n"`)) {
+			t.Errorf("exec exits with %d and printed %s", exit.code, out.String())
+		}
+	}
+}
+
+func order(name string) int { return slices.Index([]string{"", "backup", "restore", "end"}, name) }
+
+// stopping stops what writes to it after the first write.
+type stopping struct {
+	io.Writer
+	stop func()
+}
+
+func (s *stopping) Write(p []byte) (int, error) {
+	defer s.stop()
+	return s.Writer.Write(p)
+}
+
+func TestRefusalsOfTheCloudHaveExitCodes(t *testing.T) {
+	t.Parallel()
+	for status, want := range map[int]int{
+		400: exitUsage, 401: exitUnauthorized, 402: exitPayment, 403: exitUnauthorized, 404: exitNotFound, 409: exitConflict,
+		410: exitNotFound, 412: exitConflict, 422: exitUsage, 429: exitUnavailable, 500: exitFailure, 503: exitUnavailable,
+	} {
+		t.Run(strconv.Itoa(status), func(t *testing.T) {
+			t.Parallel()
+			s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				w.Header().Set("Content-Type", "application/problem+json")
+				w.WriteHeader(status)
+				io.WriteString(w, `{"status":`+strconv.Itoa(status)+`,"code":"made_up","detail":"what was found and what to do"}`)
+			}))
+			defer s.Close()
+			_, _, err := run(t.Context(), "show", "mine", "--server", s.URL, "--token", "t")
+			if err == nil || err.Error() != "what was found and what to do" {
+				t.Errorf("the error is %v", err)
+			}
+			if got := report(err); got != want {
+				t.Errorf("exit code %d, want %d", got, want)
+			}
+		})
+	}
+}
+
+func TestMistakesOnTheCommandLineExitAsUsage(t *testing.T) {
+	t.Parallel()
+	for _, line := range []string{
+		"show", "show a b", "shwo mine", "host shwo", "ps --nonsense", "quote --disk many", "port-forward mine http", "config check --listen nowhere", "cp here there",
+	} {
+		_, _, err := run(t.Context(), strings.Fields(line)...)
+		if got := report(err); got != exitUsage {
+			t.Errorf("suanli %s exits with %d (%v), want %d", line, got, err, exitUsage)
+		}
+	}
+}
+
+func TestCloudThatIsNotThereIsUnavailable(t *testing.T) {
+	t.Parallel()
+	s := httptest.NewServer(nil)
+	s.Close()
+	_, _, err := run(t.Context(), "ps", "--server", s.URL, "--token", "t")
+	if got := report(err); got != exitUnavailable {
+		t.Errorf("exit code %d (%v), want %d", got, err, exitUnavailable)
+	}
+}
+
+func TestShellsCompleteNamesOfLeasesAndHosts(t *testing.T) {
+	t.Parallel()
+	p := newPretence(t)
+	for _, c := range all(newRoot()) {
+		if c.HasSubCommands() || !strings.Contains(c.Use, "LEASE") && !strings.Contains(c.Use, " HOST") && c.Name() != "cp" {
+			continue
+		}
+		path := strings.Fields(strings.TrimPrefix(c.CommandPath(), "suanli "))
+		out, _, err := run(t.Context(), append([]string{"__complete", "--server", p.url, "--token", "t"}, append(path, "")...)...)
+		if err != nil || !strings.HasPrefix(out, "mine") && !strings.HasPrefix(out, "ho-1") {
+			t.Errorf("%s completes its first argument to %q, %v", c.CommandPath(), out, err)
+		}
+	}
+	for _, c := range []struct{ line, want string }{
+		{"ssh|", "mine\trunning"}, {"ssh|mi", "mine\t"}, {"ssh|ls-", "ls-1\t"}, {"ssh|x", ""}, {"exec|", "mine"}, {"logs|", "mine"}, {"bill|", "mine"}, {"stop|m", "mine"},
+		{"cp|", "mine:\t"}, {"host show|", "ho-1\track"}, {"rent --template|", "1\t"}, {"ssh mine|", ""}, {"log|", "login\t"},
+	} {
+		words, last, _ := strings.Cut(c.line, "|")
+		args := append([]string{"__complete"}, strings.Fields(words)...)
+		if c.line == "log|" {
+			args, last = args[:1], "log"
+		}
+		// Flags go before the word that is being typed.
+		args = append(args[:1:1], append([]string{"--server", p.url, "--token", "t"}, append(args[1:], last)...)...)
+		out, _, err := run(t.Context(), args...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		lines := slices.DeleteFunc(strings.Split(strings.TrimSpace(out), "\n"), func(l string) bool { return strings.HasPrefix(l, ":") })
+		got := strings.Join(lines, "\n")
+		if c.want == "" && got != "" || !strings.HasPrefix(got, c.want) {
+			t.Errorf("%s completes to %q, want %q", c.line, got, c.want)
+		}
+	}
+}
+
+func TestCompletionIsQuietWithoutACloud(t *testing.T) {
+	t.Parallel()
+	out, _, err := run(t.Context(), "__complete", "--server", "http://127.0.0.1:1", "ssh", "")
+	if err != nil || strings.TrimSpace(out) != ":1" {
+		t.Errorf("%v, %q", err, out)
+	}
+}
+
+func TestCompletionScriptsArePrinted(t *testing.T) {
+	t.Parallel()
+	for _, shell := range []string{"bash", "zsh", "fish", "powershell"} {
+		out, _, err := run(t.Context(), "completion", shell)
+		if err != nil || !strings.Contains(out, "__complete") || !strings.Contains(out, "suanli") {
+			t.Errorf("%s: %v, %d bytes", shell, err, len(out))
+		}
+	}
 }

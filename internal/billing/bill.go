@@ -39,7 +39,8 @@ type BillLine struct {
 	Amount     money.Amount
 	Words      string // the line in a sentence
 
-	per int64 // how many of Charged the rate is for
+	per     int64 // how many of Charged the rate is for
+	resumes bool  // it goes on from the line before it, after a break of the host's
 }
 
 // Due returns a lease's bill as of a moment: itemised, and adding up to the micro.
@@ -77,7 +78,7 @@ func (s *Service) bill(l *leaseRow, at time.Time) (Bill, error) {
 	for _, it := range items {
 		line := BillLine{
 			Meter: it.Meter, Start: it.Interval.Start, End: it.Interval.End, Used: it.Used, Charged: it.Charged,
-			Rate: it.Rate, Amount: it.Amount, per: it.Per,
+			Rate: it.Rate, Amount: it.Amount, per: it.Per, resumes: it.Interval.Resumes,
 		}
 		for _, i := range l.intervals {
 			if i.meter == it.Meter && i.open() && !i.start.After(line.End) && l.ended.IsZero() && i.limit.IsZero() && !line.End.After(at) {
@@ -112,6 +113,9 @@ func describe(line *BillLine, q pricing.Quote) {
 			why := fmt.Sprintf("every started %s counts", q.Tariff.Granularity)
 			if line.Used < q.Tariff.MinimumSeconds {
 				why = fmt.Sprintf("the minimum at each start is %d s", q.Tariff.MinimumSeconds)
+			}
+			if line.resumes {
+				why = "it goes on from the run before, and the two are counted as one"
 			}
 			line.Words += fmt.Sprintf(", charged as %d s (%s)", line.Charged, why)
 		}

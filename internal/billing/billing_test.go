@@ -79,6 +79,55 @@ func TestADarkHostIsNotPaidFor(t *testing.T) {
 	})
 }
 
+func TestARunThatItsHostBrokeGoesOnWithoutAnotherMinimum(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, w *world) {
+		w.deposit("ac-renter", "100")
+		w.begin(w.terms("ls-1"))
+		w.startCompute("ls-1", w.clock())
+		w.ConfirmAlive([]string{"ls-1"}, w.pass(10*time.Second))
+		w.pass(5 * time.Minute)
+		// When it stopped nobody knows: the last sign of life counts.
+		w.stopCompute("ls-1", time.Time{})
+		if b := w.bill("ls-1"); b.Lines[0].Used != 10 || b.Total.String() != "0.060000" {
+			t.Errorf("the bill says %+v", b.Lines)
+		}
+		w.do(func(ctx context.Context, tx *store.Tx) error { return w.ResumeCompute(ctx, tx, "ls-1", w.clock()) })
+		w.ConfirmAlive([]string{"ls-1"}, w.pass(20*time.Second))
+		w.restart()
+		w.ConfirmAlive([]string{"ls-1"}, w.clock())
+		w.settle()
+		b := w.bill("ls-1")
+		if b.Total.String() != "0.060000" || b.Unbilled != 0 || len(b.Lines) != 2 || b.Lines[1].Charged != 0 || !strings.Contains(b.Lines[1].Words, "counted as one") {
+			t.Errorf("the bill says %+v", b.Lines)
+		}
+		w.ConfirmAlive([]string{"ls-1"}, w.pass(40*time.Second))
+		if got := w.bill("ls-1").Total.String(); got != "0.070000" {
+			t.Errorf("70 s in two parts cost %s, want 0.070000", got)
+		}
+		w.end("ls-1", w.clock())
+		w.right()
+	})
+}
+
+func TestARunThatBeginsAndEndsWhenTheOneBeforeItEndedIsClosed(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, w *world) {
+		w.deposit("ac-renter", "100")
+		w.begin(w.terms("ls-1"))
+		w.startCompute("ls-1", w.clock())
+		end := w.pass(100 * time.Second)
+		w.stopCompute("ls-1", end)
+		w.startCompute("ls-1", end)
+		w.stopCompute("ls-1", end)
+		w.end("ls-1", w.pass(time.Hour))
+		if got := w.bill("ls-1").Total.String(); got != "0.100000" {
+			t.Errorf("100 s cost %s, want 0.100000", got)
+		}
+		w.right()
+	})
+}
+
 func TestARestartForgetsNothingThatWasCharged(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, w *world) {

@@ -210,13 +210,15 @@ func (s *Service) stop(ctx context.Context, tx *store.Tx, leaseID string, m pric
 		}
 	}
 	at = at.UTC().Truncate(time.Microsecond)
+	run := l.openInterval(m)
+	if run == nil {
+		return nil
+	}
 	for _, i := range l.intervals {
-		if i.meter == m && i.askedEnd.Equal(at) {
+		// A run that began at the very moment is what stops, however short it was.
+		if i.meter == m && i.askedEnd.Equal(at) && !run.askedStart.Equal(at) {
 			return nil
 		}
-	}
-	if l.openInterval(m) == nil {
-		return nil
 	}
 	now := s.cfg.Clock()
 	// The money may have run out before the stop; that moment still counts.

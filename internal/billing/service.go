@@ -10,6 +10,9 @@ import (
 	"sync"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
+	"go.opentelemetry.io/otel/trace/noop"
+
 	"suanli.dev/internal/account"
 	"suanli.dev/internal/ledger"
 	"suanli.dev/internal/money"
@@ -64,6 +67,9 @@ type Config struct {
 	// OnWarning is told once each time that one of Warnings is reached.
 	OnWarning func(ctx context.Context, accountID string, w Warning)
 
+	// Tracer gives settlements spans; nil: none.
+	Tracer trace.Tracer
+
 	SettleEvery time.Duration   // between postings; 0: 1 hour, on the hour
 	WatchEvery  time.Duration   // between looks at who runs out; 0: 5 seconds
 	Warnings    []time.Duration // before the money ends; nil: 24 h, 1 h, 10 min
@@ -81,6 +87,8 @@ type Service struct {
 	good     map[string]time.Time // account → when it last had money; lease → when it was last under its cap
 	payers   map[string]string    // lease → account
 
+	posted postedSoFar
+
 	quotes sync.Map // lease → pricing.Quote; a quote never changes
 }
 
@@ -91,6 +99,9 @@ func New(cfg Config) (*Service, error) {
 	}
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	if cfg.Tracer == nil {
+		cfg.Tracer = noop.NewTracerProvider().Tracer("")
 	}
 	if cfg.OnExhausted == nil {
 		cfg.OnExhausted = func(context.Context, string, string, Reason) {}

@@ -7,6 +7,10 @@ import (
 	"slices"
 	"time"
 
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/trace"
+
 	"suanli.dev/internal/pricing"
 	"suanli.dev/internal/store"
 )
@@ -38,11 +42,14 @@ func (s *Service) Run(ctx context.Context) error {
 
 // Settle posts what is due and not posted for all open leases. One account's
 // failure does not stop the others; all failures are in the error.
-func (s *Service) Settle(ctx context.Context, now time.Time) error {
+func (s *Service) Settle(ctx context.Context, now time.Time) (err error) {
+	ctx, span := s.cfg.Tracer.Start(ctx, "settlement")
+	defer func() { end(span, err) }()
 	accounts, err := s.accountsWithLeases(ctx)
 	if err != nil {
 		return err
 	}
+	span.SetAttributes(attribute.Int("suanli.accounts", len(accounts)))
 	var failed []error
 	known := map[string]bool{}
 	for _, id := range accounts {
@@ -84,7 +91,9 @@ func (s *Service) accountsWithLeases(ctx context.Context) ([]string, error) {
 
 // settleAccount posts what is due for an account's leases and adds the account and
 // the leases to known.
-func (s *Service) settleAccount(ctx context.Context, accountID string, now time.Time, known map[string]bool) error {
+func (s *Service) settleAccount(ctx context.Context, accountID string, now time.Time, known map[string]bool) (err error) {
+	ctx, span := s.cfg.Tracer.Start(ctx, "settle account", trace.WithAttributes(attribute.String("suanli.account_id", accountID)))
+	defer func() { end(span, err) }()
 	return s.cfg.DB.Update(ctx, func(ctx context.Context, tx *store.Tx) error {
 		a, err := s.lockAccount(ctx, tx, accountID, "")
 		if err != nil {
@@ -107,6 +116,15 @@ func (s *Service) settleAccount(ctx context.Context, accountID string, now time.
 		s.changed(accountID)
 		return s.rebalance(ctx, tx, a, now)
 	})
+}
+
+// end ends a span with how it went.
+func end(span trace.Span, err error) {
+	if err != nil {
+		span.RecordError(err)
+		span.SetStatus(codes.Error, err.Error())
+	}
+	span.End()
 }
 
 // enforce writes the moment at which an account's money or a lease's spending cap

@@ -30,12 +30,8 @@ type JoinToken struct {
 // CreateJoinToken makes a token that lets one host join p's account, once. It
 // is stored as a hash and cannot be shown again.
 func (s *Service) CreateJoinToken(ctx context.Context, p account.Principal, t JoinToken) (token string, expires time.Time, err error) {
-	if t.Lifetime == 0 {
-		t.Lifetime = time.Hour
-	}
-	if t.Lifetime < time.Minute || t.Lifetime > 30*24*time.Hour {
-		return "", time.Time{}, fault.New(fault.Invalid, "bad_lifetime",
-			"a join token for %s was asked for; it can be used for 1 minute to 30 days", t.Lifetime).At("body.expires_in_seconds")
+	if err := checkLifetime(&t.Lifetime); err != nil {
+		return "", time.Time{}, err
 	}
 	if t.Region == "" {
 		if t.Zone != "" {
@@ -50,6 +46,21 @@ func (s *Service) CreateJoinToken(ctx context.Context, p account.Principal, t Jo
 	if len(t.Name) > 100 || len(t.Rack) > 100 {
 		return "", time.Time{}, fault.New(fault.Invalid, "too_long", "a host's name and rack can have up to 100 bytes").At("body.name")
 	}
+	return s.makeToken(ctx, p, hostToken, t)
+}
+
+func checkLifetime(d *time.Duration) error {
+	if *d == 0 {
+		*d = time.Hour
+	}
+	if *d < time.Minute || *d > 30*24*time.Hour {
+		return fault.New(fault.Invalid, "bad_lifetime",
+			"a join token for %s was asked for; it can be used for 1 minute to 30 days", *d).At("body.expires_in_seconds")
+	}
+	return nil
+}
+
+func (s *Service) makeToken(ctx context.Context, p account.Principal, kind tokenKind, t JoinToken) (token string, expires time.Time, err error) {
 	var secret [24]byte
 	rand.Read(secret[:])
 	token = "join-" + hex.EncodeToString(secret[:])
@@ -57,13 +68,13 @@ func (s *Service) CreateJoinToken(ctx context.Context, p account.Principal, t Jo
 	expires = now.Add(t.Lifetime).UTC()
 	id := ident.New(ident.Token)
 	err = s.cfg.DB.Update(ctx, func(ctx context.Context, tx *store.Tx) error {
-		_, err := tx.Exec(ctx, `INSERT INTO fleet_join_tokens (id, account_id, token_hash, name, region, zone, rack, created_by, created_at, expires_at)
-			VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
-			id, p.AccountID, hashToken(token), t.Name, t.Region, t.Zone, t.Rack, p.UserID, store.Micros(now), store.Micros(expires))
+		_, err := tx.Exec(ctx, `INSERT INTO fleet_join_tokens (id, kind, account_id, token_hash, name, region, zone, rack, created_by, created_at, expires_at)
+			VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+			id, string(kind), p.AccountID, hashToken(token), t.Name, t.Region, t.Zone, t.Rack, p.UserID, store.Micros(now), store.Micros(expires))
 		if err != nil {
 			return err
 		}
-		return s.audit(ctx, tx, p, "host.create_join_token", id, map[string]string{"region": t.Region, "zone": t.Zone})
+		return s.audit(ctx, tx, p, string(kind)+".create_join_token", id, map[string]string{"name": t.Name, "region": t.Region, "zone": t.Zone})
 	})
 	if err != nil {
 		return "", time.Time{}, fmt.Errorf("create join token: %w", err)
@@ -90,25 +101,32 @@ func (s *Service) audit(ctx context.Context, tx *store.Tx, p account.Principal, 
 // busKey is a NATS user's public key.
 var busKey = regexp.MustCompile(`^U[A-Z2-7]{55}$`)
 
+func checkEnrolment(r protocol.EnrolRequest) error {
+	if r.Version != protocol.Version {
+		return fault.New(fault.Invalid, "version_unsupported",
+			"this agent (build %q) speaks protocol version %d and the cloud speaks %d; install the agent of the cloud's own release", r.Build, r.Version, protocol.Version).At("body.version")
+	}
+	if !busKey.MatchString(r.BusKey) {
+		return fault.New(fault.Invalid, "bad_bus_key", "bus_key is not a public user key (56 characters that start with U)").At("body.bus_key")
+	}
+	if len(r.Name) > 100 || len(r.Build) > 100 {
+		return fault.New(fault.Invalid, "too_long", "name and build can have up to 100 bytes").At("body.name")
+	}
+	return nil
+}
+
 // Enrol lets a host join with a one-time token. sign makes its client
 // certificate from its certificate request. The caller completes the reply with
 // the authority and the address to dial. Repeating an enrolment whose answer was
 // lost, with the same token and key, gives the same host.
 func (s *Service) Enrol(ctx context.Context, r protocol.EnrolRequest, sign func(csr, hostID string) (certificate string, err error)) (protocol.EnrolReply, error) {
 	var none protocol.EnrolReply
-	if r.Version != protocol.Version {
-		return none, fault.New(fault.Invalid, "version_unsupported",
-			"this agent (build %q) speaks protocol version %d and the cloud speaks %d; install the agent of the cloud's own release", r.Build, r.Version, protocol.Version).At("body.version")
+	if err := checkEnrolment(r); err != nil {
+		return none, err
 	}
 	if r.Simulated && !s.cfg.AllowSimulated {
 		return none, fault.New(fault.Forbidden, "simulated_refused",
 			"this host would offer simulated GPUs, which this cloud does not allow; join without --simulate, or start the cloud with simulated hosts allowed")
-	}
-	if !busKey.MatchString(r.BusKey) {
-		return none, fault.New(fault.Invalid, "bad_bus_key", "bus_key is not a public user key (56 characters that start with U)").At("body.bus_key")
-	}
-	if len(r.Name) > 100 || len(r.Build) > 100 {
-		return none, fault.New(fault.Invalid, "too_long", "name and build can have up to 100 bytes").At("body.name")
 	}
 	fresh := ident.New(ident.Host)
 	var hostID string
@@ -133,25 +151,60 @@ func (s *Service) Enrol(ctx context.Context, r protocol.EnrolRequest, sign func(
 	return protocol.EnrolReply{HostID: hostID, Certificate: certificate}, nil
 }
 
-func (s *Service) enrol(ctx context.Context, tx *store.Tx, r protocol.EnrolRequest, hostID string) (string, error) {
-	now := s.clock()
-	hash := hashToken(r.Token)
-	var t struct{ id, account, name, region, zone, rack, key, host string }
+// tokenKind is what a join token lets in.
+type tokenKind string
+
+const (
+	hostToken    tokenKind = "host"
+	gatewayToken tokenKind = "gateway"
+)
+
+// command is what makes another token of the kind.
+func (k tokenKind) command() string { return "suanli " + string(k) + " token" }
+
+// joinToken is a stored token.
+type joinToken struct {
+	id, account, name, region, zone, rack string
+	used                                  bool
+	joined                                string // what used it
+}
+
+// readToken returns the token of a request, which may be used: by nobody so far,
+// or by the machine that asks, again.
+func (s *Service) readToken(ctx context.Context, tx *store.Tx, kind tokenKind, r protocol.EnrolRequest, now time.Time) (joinToken, error) {
+	var t joinToken
+	var key string
+	var of tokenKind
 	var expires, used int64
-	err := tx.QueryRow(ctx, `SELECT id, account_id, name, region, zone, rack, bus_key, host_id, expires_at, used_at
-		FROM fleet_join_tokens WHERE token_hash = ?`+tx.ForUpdate(), hash).
-		Scan(&t.id, &t.account, &t.name, &t.region, &t.zone, &t.rack, &t.key, &t.host, &expires, &used)
+	err := tx.QueryRow(ctx, `SELECT id, kind, account_id, name, region, zone, rack, bus_key, host_id, expires_at, used_at
+		FROM fleet_join_tokens WHERE token_hash = ?`+tx.ForUpdate(), hashToken(r.Token)).
+		Scan(&t.id, &of, &t.account, &t.name, &t.region, &t.zone, &t.rack, &key, &t.joined, &expires, &used)
+	t.used = used != 0
 	switch {
 	case errors.Is(err, store.ErrNoRows):
-		return "", fault.New(fault.Unauthorized, "join_token_invalid", "this join token is not known here; make one with: suanli host join-token")
+		return t, fault.New(fault.Unauthorized, "join_token_invalid", "this join token is not known here; make one with: %s", kind.command())
 	case err != nil:
-		return "", err
-	case used != 0 && t.key == r.BusKey:
-		return t.host, nil
-	case used != 0:
-		return "", fault.New(fault.Conflict, "join_token_used", "this join token was used by another machine; each lets one machine join, make a new one with: suanli host join-token")
-	case now.After(store.Time(expires)):
-		return "", fault.New(fault.Unauthorized, "join_token_expired", "this join token expired at %s; make a new one with: suanli host join-token", store.Time(expires).Format(time.RFC3339))
+		return t, err
+	case of != kind:
+		return t, fault.New(fault.Unauthorized, "join_token_invalid", "this join token lets a %s join, and this is a %s; make another with: %s", of, kind, kind.command())
+	case t.used && key != r.BusKey:
+		return t, fault.New(fault.Conflict, "join_token_used", "this join token was used by another machine; each lets one machine join, make a new one with: %s", kind.command())
+	case !t.used && now.After(store.Time(expires)):
+		return t, fault.New(fault.Unauthorized, "join_token_expired", "this join token expired at %s; make a new one with: %s", store.Time(expires).Format(time.RFC3339), kind.command())
+	}
+	return t, nil
+}
+
+func (s *Service) useToken(ctx context.Context, tx *store.Tx, t joinToken, r protocol.EnrolRequest, joined string, now time.Time) error {
+	_, err := tx.Exec(ctx, `UPDATE fleet_join_tokens SET used_at = ?, bus_key = ?, host_id = ? WHERE id = ?`, store.Micros(now), r.BusKey, joined, t.id)
+	return err
+}
+
+func (s *Service) enrol(ctx context.Context, tx *store.Tx, r protocol.EnrolRequest, hostID string) (string, error) {
+	now := s.clock()
+	t, err := s.readToken(ctx, tx, hostToken, r, now)
+	if err != nil || t.used {
+		return t.joined, err
 	}
 	name := t.name
 	if name == "" {
@@ -186,8 +239,7 @@ func (s *Service) enrol(ctx context.Context, tx *store.Tx, r protocol.EnrolReque
 	if err != nil {
 		return "", err
 	}
-	_, err = tx.Exec(ctx, `UPDATE fleet_join_tokens SET used_at = ?, bus_key = ?, host_id = ? WHERE id = ?`, store.Micros(now), r.BusKey, hostID, t.id)
-	if err != nil {
+	if err := s.useToken(ctx, tx, t, r, hostID, now); err != nil {
 		return "", err
 	}
 	return hostID, s.audit(ctx, tx, account.Principal{AccountID: t.account}, "host.enrol", hostID, map[string]any{"name": name, "simulated": r.Simulated})

@@ -49,6 +49,8 @@ type Config struct {
 	OnSilent func(ctx context.Context, hostID string, lastSeen time.Time) error
 	// OnGPUFault is told when a GPU that a lease has is lost or fenced.
 	OnGPUFault func(ctx context.Context, f GPUFault)
+	// OnGatewayRemoved is told that a gateway elsewhere is no longer welcome.
+	OnGatewayRemoved func(gatewayID string)
 	// Audit records a write within its transaction.
 	Audit func(ctx context.Context, tx *store.Tx, p account.Principal, action, subject string, detail any) error
 

@@ -66,6 +66,14 @@ func newCloud(t *testing.T) *cloud {
 			}
 			return nil
 		},
+		AdmitGateway: func(_ context.Context, id string) error {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			if c.forgotten[id] {
+				return errors.New("forgotten")
+			}
+			return nil
+		},
 		Log: log,
 	})
 	c.serve(t)
@@ -108,8 +116,11 @@ func (c *cloud) enrol(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.WriteString(w, `{"status":403,"code":"join_token_invalid","detail":"this token is not known"}`)
 		return
 	}
-	hostID := ident.New(ident.Host)
-	certificate, err := c.authority.SignHost(in.CSR, hostID)
+	hostID, sign := ident.New(ident.Host), c.authority.SignHost
+	if in.Gateway {
+		hostID, sign = ident.New(ident.Gateway), c.authority.SignGateway
+	}
+	certificate, err := sign(in.CSR, hostID)
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return

@@ -51,6 +51,8 @@ type TunnelsConfig struct {
 	// Admit says whether a host with a good certificate may come in; nil: all.
 	// A host that has been forgotten is refused here.
 	Admit func(ctx context.Context, hostID string) error
+	// AdmitGateway says the same of a gateway elsewhere; nil: all.
+	AdmitGateway func(ctx context.Context, gatewayID string) error
 	// Directory answers remote gateways; nil: there are none.
 	Directory Directory
 	Log       *slog.Logger
@@ -61,8 +63,9 @@ type Tunnels struct {
 	cfg TunnelsConfig
 	log *slog.Logger
 
-	mu    sync.Mutex
-	hosts map[string][]*yamux.Session // the first is in use, the others stand by
+	mu       sync.Mutex
+	hosts    map[string][]*yamux.Session // the first is in use, the others stand by
+	gateways map[string][]*yamux.Session // of gateways elsewhere, all in use
 }
 
 // NewTunnels returns Tunnels that Serve has yet to start.
@@ -70,7 +73,7 @@ func NewTunnels(cfg TunnelsConfig) *Tunnels {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Tunnels{cfg: cfg, log: cfg.Log, hosts: map[string][]*yamux.Session{}}
+	return &Tunnels{cfg: cfg, log: cfg.Log, hosts: map[string][]*yamux.Session{}, gateways: map[string][]*yamux.Session{}}
 }
 
 // Serve accepts hosts on ln, which it closes, until ctx ends; it returns when
@@ -162,9 +165,13 @@ func peerOf(c *x509.Certificate) peer {
 }
 
 func (t *Tunnels) serveTunnel(ctx context.Context, conn net.Conn, p peer, registry *connServer) {
-	if t.cfg.Admit != nil && !p.gateway {
-		if err := t.cfg.Admit(ctx, p.id); err != nil {
-			t.log.Warn("tunnel: refused a host", "host", p.id, "from", conn.RemoteAddr(), "error", err)
+	admit := t.cfg.Admit
+	if p.gateway {
+		admit = t.cfg.AdmitGateway
+	}
+	if admit != nil {
+		if err := admit(ctx, p.id); err != nil {
+			t.log.Warn("tunnel: refused a peer", "peer", p.id, "from", conn.RemoteAddr(), "error", err)
 			return
 		}
 	}
@@ -217,6 +224,9 @@ func (t *Tunnels) serveTunnel(ctx context.Context, conn net.Conn, p peer, regist
 // asked for a sign of life.
 func (t *Tunnels) add(p peer, s *yamux.Session) bool {
 	if p.gateway {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		t.gateways[p.id] = append(t.gateways[p.id], s)
 		return true
 	}
 	t.mu.Lock()
@@ -255,12 +265,16 @@ func alive(s *yamux.Session) bool {
 func (t *Tunnels) remove(p peer, s *yamux.Session) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	rest := slices.DeleteFunc(t.hosts[p.id], func(o *yamux.Session) bool { return o == s })
+	of := t.hosts
+	if p.gateway {
+		of = t.gateways
+	}
+	rest := slices.DeleteFunc(of[p.id], func(o *yamux.Session) bool { return o == s })
 	if len(rest) == 0 {
-		delete(t.hosts, p.id)
+		delete(of, p.id)
 		return
 	}
-	t.hosts[p.id] = rest
+	of[p.id] = rest
 }
 
 func (t *Tunnels) session(hostID string) *yamux.Session {
@@ -284,10 +298,11 @@ func (t *Tunnels) Hosts() int {
 	return len(t.hosts)
 }
 
-// Disconnect closes every tunnel of a host, for one that is no longer welcome.
-func (t *Tunnels) Disconnect(hostID string) {
+// Disconnect closes every tunnel of a host or a gateway, for one that is no
+// longer welcome.
+func (t *Tunnels) Disconnect(id string) {
 	t.mu.Lock()
-	sessions := slices.Clone(t.hosts[hostID])
+	sessions := slices.Concat(t.hosts[id], t.gateways[id])
 	t.mu.Unlock()
 	for _, s := range sessions {
 		s.Close()

@@ -7,8 +7,10 @@ package ident
 
 import (
 	"encoding/base32"
+	"encoding/binary"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/google/uuid"
 )
@@ -24,6 +26,7 @@ const (
 	Session  Kind = "se"
 	SSHKey   Kind = "sk"
 	Host     Kind = "ho"
+	Gateway  Kind = "gw"
 	Token    Kind = "jt"
 	Listing  Kind = "li"
 	Quote    Kind = "qu"
@@ -55,4 +58,12 @@ func Check(k Kind, s string) error {
 		return fmt.Errorf("identifier %q: want %q and 26 characters of 0-9 and a-z without i, l, o, u", s, string(k)+"-")
 	}
 	return nil
+}
+
+// First returns the lowest identifier of kind k that can have been made at t or
+// later, to the millisecond: identifiers made before t sort before it.
+func First(k Kind, t time.Time) string {
+	var u [16]byte
+	binary.BigEndian.PutUint64(u[:8], uint64(max(0, t.UnixMilli()))<<16)
+	return string(k) + "-" + encoding.EncodeToString(u[:])
 }

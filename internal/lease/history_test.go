@@ -120,6 +120,9 @@ func TestWhateverHappensLeasesEndCleanAndAreChargedForWhatRan(t *testing.T) {
 				}
 			})
 		}
+		for _, id := range ids {
+			w.Change(w.ctx, w.ada, id, Update{Deadline: &time.Time{}}) // none falls on the moment of the check
+		}
 		w.pass(3 * time.Minute)
 		w.mustHold(hosts, ids)
 		for _, id := range ids {

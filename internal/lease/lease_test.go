@@ -998,6 +998,64 @@ func TestEgressIsChargedAsTheHostCountsIt(t *testing.T) {
 	}
 }
 
+func TestEgressOfARunningLeaseIsOnItsBillBeforeItStops(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	h := w.join(1)
+	w.join(1)
+	l := w.rent(h, 1)
+	w.pass(time.Minute)
+	sent := func() (n int64) {
+		for _, line := range w.bill(l.ID).Lines {
+			if line.Meter == "egress" {
+				n = line.Used
+			}
+		}
+		return n
+	}
+	bytes := int64(20_000_000_000)
+	h.set(func() { h.mangle = func(st *protocol.InstanceStatus) { st.EgressBytes = bytes } })
+	w.pass(beat)
+	if sent() != bytes {
+		t.Errorf("%d bytes are on the bill, want much at once", sent())
+	}
+	h.set(func() { bytes++ })
+	w.pass(beat)
+	if sent() == bytes {
+		t.Error("one byte more was written at once")
+	}
+	w.pass(11 * time.Minute)
+	if sent() != bytes {
+		t.Errorf("%d bytes are on the bill, want little after a while", sent())
+	}
+	h.set(func() { bytes++ })
+	w.beat(h)
+	h.set(func() { h.up = false })
+	w.until(l.ID, Unreachable)
+	if sent() != bytes {
+		t.Errorf("%d bytes are on the bill of a lease whose host fell silent, want %d", sent(), bytes)
+	}
+}
+
+// After the database came from a backup, hosts know later generations.
+func TestALeaseGoesBeyondAGenerationThatItsHostKnowsAlready(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	h := w.join(2)
+	l := w.accept(w.ada, h, 1)
+	h.set(func() { h.fences[l.ID] = 7 })
+	w.until(l.ID, Running)
+	if g := w.get(l.ID).Generation; g != 8 {
+		t.Errorf("it runs in generation %d, want 8", g)
+	}
+	liar := w.accept(w.ada, h, 1)
+	h.set(func() { h.fences[liar.ID] = 1 << 62 })
+	w.pass(time.Minute)
+	if got := w.get(liar.ID); got.Generation != 1 || got.State != Provisioning {
+		t.Errorf("a host that claims 2⁶² brings the lease to generation %d, %s", got.Generation, got.State)
+	}
+}
+
 func TestALeaseStopsWhenItsMoneyIsUsedUpAndIsNotStartedWithoutMore(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(o *options) { o.money = "0.45" })

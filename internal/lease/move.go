@@ -133,7 +133,8 @@ func (s *Service) effects(ctx context.Context, tx *store.Tx, l *Lease, from Stat
 		l.Generation++
 	case RequestRestart:
 		l.Generation++
-		if err := s.Money.StopCompute(ctx, tx, l.ID, st.at); err != nil {
+		// From its last sign of life on the old run is not charged: it may be gone.
+		if err := s.Money.StopCompute(ctx, tx, l.ID, time.Time{}); err != nil {
 			return err
 		}
 	case RequestStart:
@@ -293,7 +294,7 @@ func (s *Service) Abandon(ctx context.Context, p account.Principal, hostID strin
 			errs = append(errs, s.clean(ctx, l.ID))
 			continue
 		}
-		_, err := s.move(ctx, l.ID, step{event: AbandonHost, at: lastSeen, code: "host_abandoned", message: "the host was given up by the operator", by: p})
+		_, err := s.move(ctx, l.ID, step{event: AbandonHost, at: lastSeen, egress: s.egressOf(l.ID), code: "host_abandoned", message: "the host was given up by the operator", by: p})
 		errs = append(errs, err)
 	}
 	return errors.Join(errs...)

@@ -2,6 +2,7 @@ package lease
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"suanli.dev/internal/fault"
@@ -19,6 +20,8 @@ type tracked struct {
 	attempts int       // commands in a row that did not succeed
 	next     time.Time // no command before this
 	since    time.Time // when this process began to look after it
+	egress   int64     // bytes that were last put on the bill while it ran
+	counted  time.Time // when
 }
 
 // track keeps l as the present view of the lease, or forgets it when it is done.
@@ -28,10 +31,13 @@ func (s *Service) track(l *Lease) {
 	t := s.live[l.ID]
 	if l.State.Over() && l.Cleaned {
 		delete(s.live, l.ID)
+		if delete(s.hosts[l.HostID], l.ID); len(s.hosts[l.HostID]) == 0 {
+			delete(s.hosts, l.HostID)
+		}
 		return
 	}
 	if t == nil {
-		s.live[l.ID] = &tracked{lease: l, since: s.Clock()}
+		s.begin(l, s.Clock())
 		return
 	}
 	if l.version < t.lease.version {
@@ -41,6 +47,16 @@ func (s *Service) track(l *Lease) {
 		t.attempts, t.next, t.missing = 0, time.Time{}, 0
 	}
 	t.lease = l
+}
+
+// begin tracks a lease that is not tracked yet. The caller holds mu.
+func (s *Service) begin(l *Lease, since time.Time) {
+	t := &tracked{lease: l, since: since}
+	s.live[l.ID] = t
+	if s.hosts[l.HostID] == nil {
+		s.hosts[l.HostID] = map[string]*tracked{}
+	}
+	s.hosts[l.HostID][l.ID] = t
 }
 
 func (s *Service) kick() {
@@ -55,10 +71,8 @@ func (s *Service) onHost(hostID string) []*Lease {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var list []*Lease
-	for _, t := range s.live {
-		if t.lease.HostID == hostID {
-			list = append(list, t.lease)
-		}
+	for _, t := range s.hosts[hostID] {
+		list = append(list, t.lease)
 	}
 	return list
 }
@@ -267,6 +281,11 @@ func (s *Service) send(ctx context.Context, t *tracked) {
 		// It is told again only if its reports do not show progress.
 		t.next = s.Clock().Add(5 * time.Second)
 		s.mu.Unlock()
+	case res.Code == "stale_generation" && res.Generation >= c.Generation && c.Want == protocol.WantRunning:
+		s.postpone(t)
+		if err := s.outrun(ctx, l.ID, res.Generation); err != nil {
+			s.Log.WarnContext(ctx, "go beyond a host's generation", "lease", l.ID, "host", l.HostID, "known", res.Generation, "error", err)
+		}
 	case res.Code == "bad_spec":
 		e := ReportFailure
 		if l.State == Starting {
@@ -280,6 +299,34 @@ func (s *Service) send(ctx context.Context, t *tracked) {
 		s.postpone(t)
 		s.Log.WarnContext(ctx, "host refused command", "lease", l.ID, "host", l.HostID, "generation", c.Generation, "known", res.Generation, "code", res.Code, "message", res.Message)
 	}
+}
+
+// maxGeneration is far beyond what a lease's life brings about; a host that
+// claims more is mistaken.
+const maxGeneration = 1 << 40
+
+// outrun gives a lease a generation above one that its host knows already, as
+// after the database was restored from a backup: the host refuses whatever is
+// older, and would for ever.
+func (s *Service) outrun(ctx context.Context, leaseID string, known int64) error {
+	if known > maxGeneration {
+		return fmt.Errorf("the host claims to know generation %d", known)
+	}
+	var l *Lease
+	err := s.DB.Update(ctx, func(ctx context.Context, tx *store.Tx) error {
+		var err error
+		if l, err = loadLease(ctx, tx, leaseID); err != nil || l.Generation > known || l.State.Over() {
+			return err
+		}
+		l.Generation = known + 1
+		return saveState(ctx, tx, l)
+	})
+	if err != nil {
+		return err
+	}
+	s.track(l)
+	s.Log.InfoContext(ctx, "host knew a later generation", "lease", leaseID, "known", known, "generation", l.Generation)
+	return nil
 }
 
 // postpone backs off, twice as long each time.

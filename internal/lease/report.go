@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"suanli.dev/internal/protocol"
+	"suanli.dev/internal/store"
 )
 
 // lostAfter is how many complete reports in a row must lack a lease before the
@@ -48,6 +49,7 @@ func (s *Service) OnReport(ctx context.Context, hostID string, r protocol.Report
 		if st.Generation < l.Generation {
 			continue // what an older generation does is no news
 		}
+		s.countEgress(ctx, t, l, st.EgressBytes)
 		if err := s.observe(ctx, l, st, r.Now, received); err != nil && !gone(err) {
 			s.Log.WarnContext(ctx, "take in report", "lease", l.ID, "host", hostID, "phase", st.Phase, "error", err)
 		}
@@ -77,6 +79,41 @@ func (s *Service) OnReport(ctx context.Context, hostID string, r protocol.Report
 		desired = append(desired, d)
 	}
 	return desired, complete, ackedPast, nil
+}
+
+// A running lease's egress is put on its bill when it has grown by egressStep, or
+// a little when egressEvery has passed, so that money that is being spent on it
+// is seen, at next to no writes.
+const (
+	egressStep  = 10_000_000_000 // bytes
+	egressEvery = 10 * time.Minute
+)
+
+func (s *Service) countEgress(ctx context.Context, t *tracked, l *Lease, total int64) {
+	now := s.Clock()
+	s.mu.Lock()
+	due := l.State == Running && total > t.egress && (total-t.egress >= egressStep || now.Sub(t.counted) >= egressEvery)
+	if due {
+		t.egress, t.counted = total, now
+	}
+	s.mu.Unlock()
+	if !due {
+		return
+	}
+	err := s.DB.Update(ctx, func(ctx context.Context, tx *store.Tx) error { return s.Money.RecordEgress(ctx, tx, l.ID, total, now) })
+	if err != nil {
+		s.Log.WarnContext(ctx, "count egress", "lease", l.ID, "host", l.HostID, "error", err)
+	}
+}
+
+// egressOf is what the host last said that a lease has sent.
+func (s *Service) egressOf(leaseID string) int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if t := s.live[leaseID]; t != nil && t.status != nil {
+		return t.status.EgressBytes
+	}
+	return 0
 }
 
 // meet makes this process look after leases that a host has and it does not know
@@ -223,8 +260,8 @@ func loss() step {
 func (s *Service) lookForLost(ctx context.Context, hostID string, seen map[string]bool) {
 	var lost []*Lease
 	s.mu.Lock()
-	for id, t := range s.live {
-		if t.lease.HostID != hostID || seen[id] {
+	for id, t := range s.hosts[hostID] {
+		if seen[id] {
 			continue
 		}
 		switch t.lease.State {
@@ -242,7 +279,9 @@ func (s *Service) lookForLost(ctx context.Context, hostID string, seen map[strin
 	}
 	s.mu.Unlock()
 	for _, l := range lost {
-		_, err := s.move(ctx, l.ID, loss())
+		e := loss()
+		e.egress = s.egressOf(l.ID)
+		_, err := s.move(ctx, l.ID, e)
 		if err != nil && !gone(err) {
 			s.Log.WarnContext(ctx, "lose instance", "lease", l.ID, "error", err)
 		}
@@ -282,7 +321,7 @@ func (s *Service) OnSilent(ctx context.Context, hostID string, lastSeen time.Tim
 		default:
 			continue
 		}
-		_, err := s.move(ctx, l.ID, step{event: LoseHost, at: lastSeen, code: "host_silent", message: "the host has not been heard from; nothing is charged until it is back"})
+		_, err := s.move(ctx, l.ID, step{event: LoseHost, at: lastSeen, egress: s.egressOf(l.ID), code: "host_silent", message: "the host has not been heard from; nothing is charged until it is back"})
 		if err != nil && !gone(err) {
 			errs = append(errs, err)
 		}

@@ -81,9 +81,10 @@ type Service struct {
 
 	// mu guards the fields below. It is never held while the store is used.
 	mu       sync.Mutex
-	live     map[string]*tracked // leases that a host may still have something of
-	sending  map[string]bool     // hosts with commands under way
-	loaded   bool                // live is complete
+	live     map[string]*tracked            // leases that a host may still have something of
+	hosts    map[string]map[string]*tracked // the same, by host: a report looks only at its own
+	sending  map[string]bool                // hosts with commands under way
+	loaded   bool                           // live is complete
 	watchers map[*watcher]struct{}
 
 	wake chan struct{}
@@ -108,7 +109,7 @@ func New(c Config) (*Service, error) {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Service{Config: c, live: map[string]*tracked{}, sending: map[string]bool{}, watchers: map[*watcher]struct{}{}, wake: make(chan struct{}, 1)}, nil
+	return &Service{Config: c, live: map[string]*tracked{}, hosts: map[string]map[string]*tracked{}, sending: map[string]bool{}, watchers: map[*watcher]struct{}{}, wake: make(chan struct{}, 1)}, nil
 }
 
 // Migrate brings the tables up to date.
@@ -135,7 +136,7 @@ func (s *Service) Load(ctx context.Context) error {
 	defer s.mu.Unlock()
 	now := s.Clock()
 	for _, l := range list {
-		s.live[l.ID] = &tracked{lease: l, since: now}
+		s.begin(l, now)
 	}
 	s.loaded = true
 	return nil
@@ -154,7 +155,8 @@ func (s *Service) Get(ctx context.Context, p account.Principal, id string) (*Lea
 }
 
 // Resolve returns the lease of the caller's account that nameOrID names: an
-// identifier, or the name of exactly one lease that is not over.
+// identifier, or the name of exactly one lease that is not over; failing that,
+// of the newest that is, so that its logs and bill are found by name too.
 func (s *Service) Resolve(ctx context.Context, p account.Principal, nameOrID string) (*Lease, error) {
 	if ident.Check(ident.Lease, nameOrID) == nil {
 		return s.Get(ctx, p, nameOrID)
@@ -162,6 +164,11 @@ func (s *Service) Resolve(ctx context.Context, p account.Principal, nameOrID str
 	list, err := s.find(ctx, `account_id=? AND name=? AND state NOT IN ('ended','failed') ORDER BY id`, p.AccountID, nameOrID)
 	if err != nil {
 		return nil, err
+	}
+	if len(list) == 0 {
+		if list, err = s.find(ctx, `account_id=? AND name=? ORDER BY id DESC LIMIT 1`, p.AccountID, nameOrID); err != nil {
+			return nil, err
+		}
 	}
 	switch len(list) {
 	case 0:

@@ -104,6 +104,33 @@ func TestEachStartHasItsOwnMinimum(t *testing.T) {
 
 // 3,600 postings of a second each, rounded one by one, would come to 1.288800;
 // in cents they would come to nothing at all.
+func TestARunThatIsResumedIsOneRun(t *testing.T) {
+	t.Parallel()
+	resumed := func(from, to int64) pricing.Interval {
+		return pricing.Interval{Start: after(from), End: after(to), Resumes: true}
+	}
+	first := session(0, 30)[0]
+	for name, c := range map[string]struct {
+		tariff pricing.Tariff
+		runs   []pricing.Interval
+		want   string
+	}{
+		"one minimum for both":       {pricing.Tariff{Granularity: pricing.Second, MinimumSeconds: 60}, []pricing.Interval{first, resumed(100, 120)}, "0.060000"},
+		"beyond it what was used":    {pricing.Tariff{Granularity: pricing.Second, MinimumSeconds: 60}, []pricing.Interval{first, resumed(100, 150)}, "0.080000"},
+		"rounded up once":            {pricing.Tariff{Granularity: pricing.Hour}, []pricing.Interval{first, resumed(100, 120), resumed(200, 201)}, "3.600000"},
+		"a start of its own":         {pricing.Tariff{Granularity: pricing.Second, MinimumSeconds: 60}, []pricing.Interval{first, resumed(100, 110), session(200, 210)[0]}, "0.120000"},
+		"in any order":               {pricing.Tariff{Granularity: pricing.Second, MinimumSeconds: 60}, []pricing.Interval{resumed(100, 120), first, resumed(100, 120)}, "0.060000"},
+		"nothing to go on from":      {pricing.Tariff{Granularity: pricing.Second, MinimumSeconds: 60}, []pricing.Interval{resumed(100, 120)}, "0.060000"},
+		"the start wins over a tie":  {pricing.Tariff{Granularity: pricing.Second, MinimumSeconds: 60}, []pricing.Interval{first, resumed(100, 120), session(100, 110)[0]}, "0.120000"},
+		"half seconds come together": {pricing.Tariff{Granularity: pricing.Second}, []pricing.Interval{{Start: after(0), End: after(1).Add(500 * time.Millisecond)}, {Start: after(10), End: after(10).Add(500 * time.Millisecond), Resumes: true}}, "0.002000"},
+	} {
+		c.tariff.Compute = rate(t, "3.6")
+		if got := due(t, quote(t, c.tariff, pricing.Request{}), pricing.Usage{Compute: c.runs})[pricing.Compute]; got.String() != c.want {
+			t.Errorf("%s: %s is due, want %s", name, got, c.want)
+		}
+	}
+}
+
 func TestPostingEverySecondLosesNothing(t *testing.T) {
 	t.Parallel()
 	q := quote(t, pricing.Tariff{Compute: rate(t, "1.29"), Granularity: pricing.Second}, pricing.Request{})

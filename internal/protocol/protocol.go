@@ -35,18 +35,19 @@ type Instant struct {
 
 // EnrolRequest is what a joining machine sends over HTTP to POST /agent/v1/enrol.
 type EnrolRequest struct {
-	Token     string `json:"token"`     // one-time join token
-	CSR       string `json:"csr"`       // PEM certificate request for the agent's own ed25519 key
-	BusKey    string `json:"bus_key"`   // public nkey (user) made from the same seed
-	Name      string `json:"name"`      // host name shown to the provider
-	Version   int    `json:"version"`   // protocol Version
-	Build     string `json:"build"`     // version of the agent's binary
-	Simulated bool   `json:"simulated"` // the machine will offer simulated GPUs
+	Token     string `json:"token"`             // one-time join token
+	CSR       string `json:"csr"`               // PEM certificate request for the agent's own ed25519 key
+	BusKey    string `json:"bus_key"`           // public nkey (user) made from the same seed
+	Name      string `json:"name"`              // host name shown to the provider
+	Version   int    `json:"version"`           // protocol Version
+	Build     string `json:"build"`             // version of the agent's binary
+	Simulated bool   `json:"simulated"`         // the machine will offer simulated GPUs
+	Gateway   bool   `json:"gateway,omitempty"` // it joins as a gateway and not as a host; the token is a gateway's
 }
 
 // EnrolReply gives the machine its identity.
 type EnrolReply struct {
-	HostID      string `json:"host_id"`
+	HostID      string `json:"host_id"`     // or the gateway's id
 	Certificate string `json:"certificate"` // PEM client certificate, common name = host id
 	Authority   string `json:"authority"`   // PEM certificate of the cloud's own authority
 	Tunnel      string `json:"tunnel"`      // host:port to dial

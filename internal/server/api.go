@@ -14,6 +14,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 	"github.com/prometheus/client_golang/prometheus"
+	"go.opentelemetry.io/otel/trace"
 
 	"suanli.dev/internal/account"
 	"suanli.dev/internal/billing"
@@ -62,6 +63,8 @@ type Config struct {
 	// Metrics is the registry served at /metrics, to which the HTTP metrics are
 	// added; nil: a new one.
 	Metrics *prometheus.Registry
+	// Tracing gives requests spans; nil: none.
+	Tracing trace.TracerProvider
 	// Ready are checks of /readyz by name, beside the database's.
 	Ready map[string]func(context.Context) error
 	// TrustedProxies are the networks whose X-Forwarded-For is believed.

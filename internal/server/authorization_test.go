@@ -211,7 +211,7 @@ func TestNobodyReachesAnotherTenantsThings(t *testing.T) {
 
 func TestListsShowOnlyTheOwnTenant(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newWorld(t, func(_ *world, c *Config) { c.KeepAlive = 20 * time.Millisecond })
 	for _, make := range belongings {
 		make(w, w.ada)
 	}

@@ -19,10 +19,6 @@ import (
 
 func init() {
 	parts = append(parts, withBilling)
-	belongings["lease_id"] = func(w *world, p person) string {
-		w.deposit(p, "100")
-		return w.billedLease(p, true)
-	}
 }
 
 // withBilling adds billing to a world.

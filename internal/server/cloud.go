@@ -18,6 +18,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
+	"go.opentelemetry.io/otel/trace"
 
 	"suanli.dev/internal/account"
 	"suanli.dev/internal/billing"
@@ -56,13 +57,18 @@ type Cloud struct {
 	agents  net.Listener
 	sshIn   net.Listener
 	version string
+
+	tracing trace.TracerProvider // nil: nothing is traced
+	tracer  trace.Tracer
+	flush   func(context.Context) error // delivers the traces that are left
+	clock   func() time.Time            // steady: see steadyClock
 }
 
 // OpenCloud opens the stores and listeners of a control plane. On an error
 // nothing is left open.
 func OpenCloud(ctx context.Context, cfg *config.Config, version string, log *slog.Logger) (c *Cloud, err error) {
 	log = slog.New(LogHandler(log.Handler()))
-	c = &Cloud{cfg: cfg, log: log, version: version}
+	c = &Cloud{cfg: cfg, log: log, version: version, clock: steadyClock()}
 	opened := c // returning an error clears c
 	defer func() {
 		if err != nil {
@@ -83,6 +89,10 @@ func OpenCloud(ctx context.Context, cfg *config.Config, version string, log *slo
 		}
 		*l.into = ln
 	}
+	if c.tracing, c.flush, err = openTracing(ctx, cfg.OTLPEndpoint, version, log); err != nil {
+		return nil, err
+	}
+	c.tracer = tracer(c.tracing)
 	secret, err := masterKey(filepath.Join(cfg.DataDir, "master.key"))
 	if err != nil {
 		return nil, err
@@ -122,7 +132,7 @@ func (c *Cloud) openServices(ctx context.Context, secret []byte) error {
 	if err != nil {
 		return err
 	}
-	if c.Ledger, err = ledger.New(c.DB, time.Now); err != nil {
+	if c.Ledger, err = ledger.New(c.DB, c.clock); err != nil {
 		return err
 	}
 	defaults := fleet.StandardDefaults()
@@ -138,6 +148,8 @@ func (c *Cloud) openServices(ctx context.Context, secret []byte) error {
 		OnSilent: func(ctx context.Context, hostID string, lastSeen time.Time) error {
 			return c.Leases.OnSilent(ctx, hostID, lastSeen)
 		},
+		// A gateway's streams end with its tunnel, at once.
+		OnGatewayRemoved: func(id string) { c.Tunnels.Disconnect(id) },
 		OnGPUFault: func(ctx context.Context, f fleet.GPUFault) {
 			log.WarnContext(ctx, "a rented GPU is at fault", "fault", fmt.Sprintf("%+v", f))
 		},
@@ -146,7 +158,7 @@ func (c *Cloud) openServices(ctx context.Context, secret []byte) error {
 		return err
 	}
 	c.Billing, err = billing.New(billing.Config{
-		DB: c.DB, Clock: time.Now, Ledger: c.Ledger, Log: log, Audit: c.Accounts.Audit,
+		DB: c.DB, Clock: c.clock, Ledger: c.Ledger, Log: log, Audit: c.Accounts.Audit, Tracer: c.tracer,
 		CurrencyOf: func(ctx context.Context, accountID string) (money.Currency, error) {
 			a, err := c.Accounts.Account(ctx, accountID)
 			if err != nil {
@@ -167,7 +179,7 @@ func (c *Cloud) openServices(ctx context.Context, secret []byte) error {
 		return err
 	}
 	c.Leases, err = lease.New(lease.Config{
-		DB: c.DB, Catalog: cat, Capacity: c.Fleet, Money: c.Billing, Tenants: c.Accounts, Vault: vault, Command: c.command,
+		DB: c.DB, Clock: c.clock, Catalog: cat, Capacity: c.Fleet, Money: c.Billing, Tenants: c.Accounts, Vault: vault, Command: c.command,
 		GatewayKeys: []string{c.Authority.GatewayAuthorizedKey()}, Log: log,
 	})
 	if err != nil {
@@ -178,7 +190,7 @@ func (c *Cloud) openServices(ctx context.Context, secret []byte) error {
 	entrance := &Entrance{SSHAddress: c.sshIn.Addr().String(), SSHHostKey: strings.TrimSpace(sshLine(c.Authority)), AppURL: c.appURL, Open: c.openStream}
 	c.http = New(Config{
 		Services: Services{Accounts: c.Accounts, Catalog: cat, Fleet: c.Fleet, Billing: c.Billing, Leases: c.Leases, Entrance: entrance},
-		DB:       c.DB, Log: log, Version: c.version, PublicURL: cfg.APIURL(), Metrics: metrics,
+		DB:       c.DB, Log: log, Version: c.version, PublicURL: cfg.APIURL(), Metrics: metrics, Tracing: c.tracing,
 	})
 	for _, m := range []interface{ Migrate(context.Context) error }{c.Accounts, c.Ledger, c.Fleet, c.Billing, c.Leases, c.http} {
 		if err := m.Migrate(ctx); err != nil {
@@ -194,8 +206,8 @@ func (c *Cloud) openServices(ctx context.Context, secret []byte) error {
 	return registerGauges(metrics, c)
 }
 
-// command sends a command to a host over the bus.
-func (c *Cloud) command(ctx context.Context, hostID string, cmd protocol.Command) (protocol.CommandResult, error) {
+// sendCommand sends a command to a host over the bus.
+func (c *Cloud) sendCommand(ctx context.Context, hostID string, cmd protocol.Command) (protocol.CommandResult, error) {
 	var res protocol.CommandResult
 	if !c.Tunnels.Connected(hostID) && c.cfg.Bus == "" {
 		return res, fault.New(fault.Unavailable, "host_offline", "host %s has no tunnel to this cloud now", hostID)
@@ -210,7 +222,7 @@ func (c *Cloud) openStream(ctx context.Context, hostID string, h protocol.Stream
 // takeReport is the receiving end of a host's reports. The subject, which the
 // bus guards, says which host it is; the body is only believed about itself.
 func (c *Cloud) takeReport(ctx context.Context, subject string, data []byte) (any, error) {
-	received := time.Now()
+	received := c.clock()
 	hostID := strings.TrimSuffix(strings.TrimPrefix(subject, "control."), ".report")
 	var r protocol.Report
 	if err := json.Unmarshal(data, &r); err != nil {
@@ -311,6 +323,11 @@ func (c *Cloud) Close() error {
 	if c.DB != nil {
 		errs = append(errs, c.DB.Close())
 	}
+	if c.flush != nil {
+		if err := c.flush(context.Background()); err != nil {
+			c.log.Warn("the last traces were not delivered", "error", err)
+		}
+	}
 	return errors.Join(errs...)
 }
 
@@ -343,4 +360,12 @@ func masterKey(path string) ([]byte, error) {
 // own agent to join by.
 func (c *Cloud) FirstOperator(ctx context.Context) (account.Principal, error) {
 	return c.Accounts.FirstOperator(ctx)
+}
+
+// steadyClock is the time of day at the start plus what has elapsed since: a
+// clock that somebody sets while leases run must not lengthen or shorten what
+// they are charged for. It follows the system's clock again at the next start.
+func steadyClock() func() time.Time {
+	start := time.Now()
+	return func() time.Time { return start.Add(time.Since(start)).Round(0) }
 }

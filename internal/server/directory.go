@@ -90,6 +90,7 @@ func (c *Cloud) openEdges() {
 	mux.HandleFunc("POST /agent/v1/enrol", c.enrol)
 	c.Tunnels = gateway.NewTunnels(gateway.TunnelsConfig{
 		Authority: c.Authority, ServeBus: c.bus.ServeConn, Registry: c.images.Pull(), Agents: mux, Directory: dir, Log: c.log,
+		AdmitGateway: c.Fleet.AdmitGateway,
 		Admit: func(ctx context.Context, hostID string) error {
 			if _, ok := c.Fleet.BusKey(ctx, hostID); !ok {
 				return fault.New(fault.NotFound, "unknown_host", "host %s is not known here: join again", hostID)

@@ -19,15 +19,18 @@ func (c *Cloud) enrol(w http.ResponseWriter, r *http.Request) {
 		c.refuse(w, r, fault.New(fault.Invalid, "bad_request", "the enrolment request is not JSON: %v", err))
 		return
 	}
-	reply, err := c.Fleet.Enrol(r.Context(), in, c.Authority.SignHost)
+	enrol, sign := c.Fleet.Enrol, c.Authority.SignHost
+	if in.Gateway {
+		enrol, sign = c.Fleet.EnrolGateway, c.Authority.SignGateway
+	}
+	reply, err := enrol(r.Context(), in, sign)
 	if err != nil {
 		c.refuse(w, r, err)
 		return
 	}
 	reply.Authority = c.Authority.Certificate()
-	// Empty: the machine has just reached this cloud by some address, and goes on
-	// with that one. The request's Host would not do: it is the name in the
-	// certificate, which is nobody's address.
+	// Empty: the machine goes on dialling the address at which it reached this. The
+	// Host header does not have it; enrolment uses a name of its own.
 	reply.Tunnel = c.cfg.AgentAddress
 	w.Header().Set("Content-Type", "application/json")
 	if err := json.NewEncoder(w).Encode(reply); err != nil {

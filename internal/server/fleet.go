@@ -39,6 +39,7 @@ func (a *API) registerFleet() {
 	a.registerMarket()
 	a.registerHosts()
 	a.registerHostChanges()
+	a.registerGateways()
 }
 
 func (a *API) registerMarket() {

@@ -80,6 +80,11 @@ func (a *API) registerLease() {
 		a.leaseHistory)
 	registerEvents(a, operation{ID: "watchLeases", Method: http.MethodGet, Path: "/v1/lease-events", Summary: "Follow the changes of all leases", Tag: tagLease, Action: account.ReadLeases},
 		a.watchLeases)
+	if a.Fleet != nil {
+		register(a, operation{ID: "abandonHost", Method: http.MethodPost, Path: "/v1/operator/hosts/{host_id}/abandon", Summary: "Give up a host that will not come back", Tag: tagHosts, Action: account.Operate, Idempotent: true,
+			Description: "Ends its leases as of its last sign of life. Should it come back, it is told to remove what is left of them before anything new starts there."},
+			a.abandonHost)
+	}
 	if a.Entrance == nil {
 		return
 	}
@@ -269,6 +274,19 @@ func moment(t time.Time) *time.Time {
 	return &t
 }
 
+func (a *API) abandonHost(ctx context.Context, p account.Principal, in *struct {
+	HostID string `path:"host_id" maxLength:"64"`
+}) (*none, error) {
+	if _, err := a.Fleet.Host(ctx, p, in.HostID); err != nil {
+		return nil, err
+	}
+	lastSeen, online := a.Fleet.LastSeen(in.HostID)
+	if online {
+		return nil, fault.New(fault.Conflict, "host_online", "host %s is there; drain it, or end its leases, instead of giving it up", in.HostID)
+	}
+	return nil, a.Leases.Abandon(ctx, p, in.HostID, lastSeen)
+}
+
 func (a *API) leaseAccess(ctx context.Context, p account.Principal, in *LeasePath) (*body[api.LeaseAccess], error) {
 	l, err := a.Leases.Resolve(ctx, p, in.LeaseID)
 	if err != nil {
@@ -276,7 +294,7 @@ func (a *API) leaseAccess(ctx context.Context, p account.Principal, in *LeasePat
 	}
 	if l.AccountID != p.AccountID {
 		// An operator may see a lease; its secrets are its account's alone.
-		return nil, fault.New(fault.Forbidden, "forbidden", "only lease %s's own account may enter it", l.ID)
+		return nil, fault.New(fault.Forbidden, "own_account_only", "only lease %s's own account may enter it", l.ID)
 	}
 	spec, err := a.Leases.Settings(l)
 	if err != nil {
@@ -312,7 +330,7 @@ func (a *API) leaseLogs(w http.ResponseWriter, r *http.Request, p account.Princi
 		return err
 	}
 	if l.AccountID != p.AccountID {
-		return fault.New(fault.Forbidden, "forbidden", "only lease %s's own account may read what it printed", l.ID)
+		return fault.New(fault.Forbidden, "own_account_only", "only lease %s's own account may read what it printed", l.ID)
 	}
 	s, err := a.Entrance.Open(ctx, l.HostID, protocol.StreamHeader{Kind: protocol.StreamLogs, LeaseID: l.ID, Logs: protocol.LogOptions{Follow: in.Follow, Tail: in.Tail}})
 	if err != nil {

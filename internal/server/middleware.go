@@ -13,6 +13,8 @@ import (
 	"strings"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
+
 	"suanli.dev/internal/account"
 	"suanli.dev/internal/fault"
 	"suanli.dev/internal/ident"
@@ -26,7 +28,7 @@ const (
 // Handler returns the whole HTTP side. From the outside in: identity and log of
 // the request, panics, routing, size of the body, credentials, rate, operation.
 func (s *Server) Handler() http.Handler {
-	return s.observe(s.contain(s.route(s.authenticate(s.limit(s.mux)))))
+	return traced(s.observe(s.contain(s.route(s.authenticate(s.limit(s.mux))))), s.cfg.Tracing)
 }
 
 // exchange is what the layers learn about one request, for the log and the
@@ -318,8 +320,8 @@ func knownMethod(m string) string {
 	return "other"
 }
 
-// LogHandler returns h with the request id of the context in every record, once
-// however often it is wrapped.
+// LogHandler returns h with the request id and the trace of the context in every
+// record, once however often it is wrapped.
 func LogHandler(h slog.Handler) slog.Handler {
 	if wrapped, ok := h.(logHandler); ok {
 		return wrapped
@@ -333,6 +335,10 @@ func (h logHandler) Handle(ctx context.Context, r slog.Record) error {
 	if id := account.OriginFrom(ctx).RequestID; id != "" {
 		r = r.Clone()
 		r.AddAttrs(slog.String("request_id", id))
+	}
+	if s := trace.SpanContextFromContext(ctx); s.IsValid() {
+		r = r.Clone()
+		r.AddAttrs(slog.String("trace_id", s.TraceID().String()), slog.String("span_id", s.SpanID().String()))
 	}
 	return h.Handler.Handle(ctx, r)
 }

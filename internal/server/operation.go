@@ -8,6 +8,8 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/trace"
 
 	"suanli.dev/api"
 	"suanli.dev/internal/account"
@@ -136,6 +138,9 @@ func (a *API) guard(op operation) func(huma.Context, func(huma.Context)) {
 		if x := exchangeFrom(r.Context()); x != nil {
 			x.operation = op.ID
 		}
+		span := trace.SpanFromContext(r.Context())
+		span.SetName(op.ID)
+		span.SetAttributes(attribute.String("suanli.account_id", p.AccountID))
 		if err := authorize(p, op.Action); err != nil {
 			writeProblem(w, problem(r.Context(), a.log, err))
 			return

@@ -25,6 +25,8 @@ import (
 	"suanli.dev/api"
 	"suanli.dev/internal/account"
 	"suanli.dev/internal/billing"
+	"suanli.dev/internal/fleet"
+	"suanli.dev/internal/lease"
 	"suanli.dev/internal/store"
 )
 
@@ -53,6 +55,10 @@ type world struct {
 	db       *store.DB
 	accounts *account.Service
 	billing  *billing.Service
+	fleet    *fleet.Service
+	leases   *lease.Service
+	hostID   string                 // of the offer that was last taken from the market
+	logs     atomic.Pointer[string] // what every instance printed
 	server   *Server
 	url      string
 	log      *lockedBuffer
@@ -102,6 +108,7 @@ func newWorldOn(t *testing.T, address string, change ...func(*world, *Config)) *
 	w.accounts, err = account.New(account.Config{
 		DB: db, Clock: w.clock.Now, Secret: bytes.Repeat([]byte{7}, 32),
 		PasswordCost: account.PasswordCost{MemoryKiB: 8, Passes: 1, Lanes: 1}, // tests make many users
+		DefaultQuota: account.Quota{MaxLeases: 10_000, MaxGPUs: 10_000},       // and the walks many leases
 	})
 	if err == nil {
 		err = w.accounts.Migrate(ctx)

@@ -29,6 +29,7 @@ type Machine struct {
 	Name      string
 	Build     string
 	Simulated bool
+	Gateway   bool // a gateway elsewhere, not a host
 }
 
 // Enrol trades a join token for an identity. The token ends in the fingerprint
@@ -80,6 +81,7 @@ func enrolRequest(key ed25519.PrivateKey, token string, m Machine) (protocol.Enr
 		Version:   protocol.Version,
 		Build:     m.Build,
 		Simulated: m.Simulated,
+		Gateway:   m.Gateway,
 	}, nil
 }
 
@@ -176,7 +178,7 @@ func (id Identity) check(public ed25519.PublicKey, fingerprint []byte) error {
 		return fmt.Errorf("the certificate in the answer: %w", err)
 	}
 	if !public.Equal(leaf.PublicKey) || leaf.Subject.CommonName != id.HostID {
-		return errors.New("the certificate in the answer is not for this machine's key and host id")
+		return errors.New("the certificate in the answer is not for this machine's key and identifier")
 	}
 	return nil
 }

@@ -1,0 +1,594 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"suanli.dev/internal/account"
+	"suanli.dev/internal/agent"
+	agentruntime "suanli.dev/internal/agent/runtime"
+	"suanli.dev/internal/agent/tunnel"
+	"suanli.dev/internal/config"
+	"suanli.dev/internal/fleet"
+	"suanli.dev/internal/lease"
+	"suanli.dev/internal/server"
+	"suanli.dev/internal/store"
+)
+
+const (
+	crowdLeases     = 5   // on each agent
+	crowdAccounts   = 500 // that rent them
+	crowdHeartbeat  = 5   // seconds, as the product has it by default
+	crowdRenting    = 4 * time.Minute
+	crowdStretch    = 60 * time.Second
+	crowdSettleDown = 30 * time.Second
+)
+
+// crowdAgents can be made smaller, for a look at a small machine.
+var crowdAgents = sized("SUANLI_BENCH_AGENTS", 2000)
+
+func sized(variable string, otherwise int) int {
+	if n, err := strconv.Atoi(os.Getenv(variable)); err == nil && n > 0 {
+		return n
+	}
+	return otherwise
+}
+
+// crowd is one server process on one core and thousands of agents in this one.
+type crowd struct {
+	server *process
+	in     io.WriteCloser
+	out    *bufio.Scanner
+	dir    string
+	state  string // of the agents; in memory, since one disk is not 2,000
+	cancel context.CancelFunc
+	all    sync.WaitGroup
+	leases int
+	broken error // why it could not be gathered
+}
+
+// benchAgents is the processor time, as a part of one core, and the memory of a
+// server process to which 2,000 agents are connected, each through its own TLS
+// tunnel, with 5 running leases each, reporting every 5 s. The agents are the
+// product's own with the container engine replaced by one in memory; they run in
+// another process. The server is the product's, as `suanli server` runs it,
+// bound to one core (taskset) with GOMAXPROCS=1 as soon as the leases run; renting
+// them is given four minutes, and with fewer than 10,000 the verdict is SHORT.
+// The peer is what the plain way costs
+// by itself: a committed write for each of the same heartbeats (its host and its
+// leases in one transaction, same store, same disk), without any server around.
+func benchAgents(ctx context.Context, w *world) (result, error) {
+	c, err := w.gather(ctx)
+	if err != nil {
+		return result{}, err
+	}
+	m, err := c.watch(ctx, crowdStretch)
+	if err != nil {
+		return result{}, err
+	}
+	naive, _, err := w.naive(ctx)
+	if err != nil {
+		return result{}, err
+	}
+	fmt.Printf("server: %.1f %% of a core, %s resident (%s at most), %d agents, %d leases, heartbeat %d s; writes alone in the plain way: %.1f %% of a core\n",
+		m.cpu*100, mb(m.rss), mb(m.peak), crowdAgents, c.leases, crowdHeartbeat, naive*100)
+	return result{fmt.Sprintf("%.1f%%core", m.cpu*100), fmt.Sprintf("%.1f%%core", naive*100), m.cpu / naive, m.cpu < 0.95 && c.leases == crowdAgents*crowdLeases}, nil
+}
+
+// benchMetering counts the commits of the server's database while the same
+// 10,000 leases run and are metered. SQLite counts them itself, in the header of
+// the shared index of its write-ahead log. The peer is one commit for each
+// heartbeat. The bill of a lease must have grown by the stretch meanwhile.
+func benchMetering(ctx context.Context, w *world) (result, error) {
+	c, err := w.gather(ctx)
+	if err != nil {
+		return result{}, err
+	}
+	before, err := c.ask("due")
+	if err != nil {
+		return result{}, err
+	}
+	m, err := c.watch(ctx, crowdStretch)
+	if err != nil {
+		return result{}, err
+	}
+	after, err := c.ask("due")
+	if err != nil {
+		return result{}, err
+	}
+	if before == after {
+		return result{}, fmt.Errorf("nothing was metered: what is due stayed %s", before)
+	}
+	_, peer, err := w.naive(ctx)
+	if err != nil {
+		return result{}, err
+	}
+	ours := float64(m.commits) / crowdStretch.Seconds()
+	fmt.Printf("%d leases; commits in %s: %d; bytes the server process wrote to storage: %d; due of all leases: %s before, %s after\n", c.leases, crowdStretch, m.commits, m.written, before, after)
+	return result{fmt.Sprintf("%.2fcommits/s", ours), fmt.Sprintf("%.0fcommits/s", peer), ours / peer, ours < 1 && c.leases == crowdAgents*crowdLeases}, nil
+}
+
+// measure is what a stretch of the server's life cost.
+type measure struct {
+	cpu       float64 // of one core
+	rss, peak int64
+	commits   uint32
+	written   int64
+}
+
+func (c *crowd) watch(ctx context.Context, span time.Duration) (measure, error) {
+	pid := c.server.pid()
+	cpu0, err1 := cpu(pid)
+	commits0, err2 := c.commits()
+	written0, err3 := written(pid)
+	begin := time.Now()
+	if err := pause(ctx, span); err != nil {
+		return measure{}, err
+	}
+	took := time.Since(begin)
+	cpu1, err4 := cpu(pid)
+	commits1, err5 := c.commits()
+	written1, err6 := written(pid)
+	m := measure{cpu: float64(cpu1-cpu0) / float64(took), commits: commits1 - commits0, written: written1 - written0}
+	var err7, err8 error
+	m.rss, err7 = rss(pid)
+	m.peak, err8 = memory(pid, "VmHWM")
+	return m, errors.Join(err1, err2, err3, err4, err5, err6, err7, err8)
+}
+
+// commits reads how often the database was written: iChange, the third word of
+// the index header (https://www.sqlite.org/walformat.html, "WAL-Index Header").
+func (c *crowd) commits() (uint32, error) {
+	f, err := os.Open(filepath.Join(c.dir, "suanli.db-shm"))
+	if err != nil {
+		return 0, err
+	}
+	defer f.Close()
+	var header [12]byte
+	if _, err := io.ReadFull(f, header[:]); err != nil {
+		return 0, err
+	}
+	return binary.NativeEndian.Uint32(header[8:]), nil
+}
+
+func written(pid int) (int64, error) {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/io", pid))
+	if err != nil {
+		return 0, err
+	}
+	for l := range strings.Lines(string(b)) {
+		if v, ok := strings.CutPrefix(l, "write_bytes: "); ok {
+			var n int64
+			_, err := fmt.Sscan(v, &n)
+			return n, err
+		}
+	}
+	return 0, errors.New("no write_bytes in /proc")
+}
+
+// naive commits once for each heartbeat of the crowd for ten seconds, and returns
+// the processor time this took as a part of one core, and the commits a second.
+func (w *world) naive(ctx context.Context) (float64, float64, error) {
+	dir, err := os.MkdirTemp(w.dir, "naive")
+	if err != nil {
+		return 0, 0, err
+	}
+	defer os.RemoveAll(dir)
+	cmd := exec.CommandContext(ctx, w.self, "payload", "naive", filepath.Join(dir, "naive.db"))
+	cmd.Env = append(os.Environ(), "GOMAXPROCS=1")
+	cmd.Stderr = os.Stderr
+	out, err := cmd.Output()
+	if err != nil {
+		return 0, 0, err
+	}
+	var share, rate float64
+	_, err = fmt.Sscan(string(out), &share, &rate)
+	return share, rate, err
+}
+
+func naiveProcess(path string) error {
+	ctx := context.Background()
+	db, err := store.Open(ctx, "sqlite:"+path)
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	err = db.Update(ctx, func(ctx context.Context, tx *store.Tx) error {
+		for _, table := range []string{"host", "lease"} {
+			if _, err := tx.Exec(ctx, `CREATE TABLE `+table+` (id BIGINT PRIMARY KEY, seen BIGINT NOT NULL)`); err != nil {
+				return err
+			}
+		}
+		for i := range crowdAgents * crowdLeases {
+			if _, err := tx.Exec(ctx, `INSERT INTO lease VALUES (?, 0)`, i); err != nil {
+				return err
+			}
+			if i < crowdAgents {
+				if _, err := tx.Exec(ctx, `INSERT INTO host VALUES (?, 0)`, i); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	const span = 10 * time.Second
+	used := func() time.Duration {
+		var r syscall.Rusage
+		_ = syscall.Getrusage(syscall.RUSAGE_SELF, &r)
+		return time.Duration(r.Utime.Nano() + r.Stime.Nano())
+	}
+	begin, cpu0, n := time.Now(), used(), 0
+	tick := time.NewTicker(crowdHeartbeat * time.Second / time.Duration(crowdAgents))
+	defer tick.Stop()
+	for now := range tick.C {
+		if time.Since(begin) > span {
+			break
+		}
+		// A ticker drops what the disk was too slow for; the rate shows it.
+		err := db.Update(ctx, func(ctx context.Context, tx *store.Tx) error {
+			host := n % crowdAgents
+			if _, err := tx.Exec(ctx, `UPDATE host SET seen = ? WHERE id = ?`, now.UnixMicro(), host); err != nil {
+				return err
+			}
+			_, err := tx.Exec(ctx, `UPDATE lease SET seen = ? WHERE id >= ? AND id < ?`, now.UnixMicro(), host*crowdLeases, (host+1)*crowdLeases)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		n++
+	}
+	took := time.Since(begin)
+	fmt.Println(float64(used()-cpu0)/float64(took), float64(n)/took.Seconds())
+	return nil
+}
+
+// gather starts the server, joins the agents and rents the leases.
+func (w *world) gather(ctx context.Context) (*crowd, error) {
+	if w.crowd != nil {
+		return w.crowd, w.crowd.broken
+	}
+	w.stopCloud()
+	c := &crowd{dir: filepath.Join(w.dir, "crowd")}
+	w.crowd = c
+	c.broken = c.gather(ctx, w)
+	return c, c.broken
+}
+
+func (c *crowd) gather(ctx context.Context, w *world) error {
+	if err := c.startServer(w); err != nil {
+		return err
+	}
+	// Whoever waits for an answer of the server must not outlive an interrupt.
+	defer context.AfterFunc(ctx, func() { _ = c.server.cmd.Process.Kill() })()
+	address, err := c.ask("address")
+	if err != nil {
+		return err
+	}
+	tokens, err := c.ask(fmt.Sprintf("tokens %d", crowdAgents))
+	if err != nil {
+		return err
+	}
+	if c.state, err = os.MkdirTemp("/dev/shm", "suanli-bench-"); err != nil {
+		return err
+	}
+	run, cancel := context.WithCancel(ctx)
+	c.cancel = cancel
+	begin := time.Now()
+	if err := c.join(run, address, strings.Fields(tokens)); err != nil {
+		return err
+	}
+	if err := poll(ctx, "all agents to be listed", 5*time.Minute, time.Second, func() (bool, error) {
+		n, err := c.ask("listed")
+		return n == fmt.Sprint(crowdAgents), err
+	}); err != nil {
+		return err
+	}
+	fmt.Printf("%d agents joined and are listed after %.0f s\n", crowdAgents, time.Since(begin).Seconds())
+	begin = time.Now()
+	rented, err := c.ask("rent")
+	if err != nil {
+		return err
+	}
+	if c.leases, err = strconv.Atoi(rented); err != nil {
+		return err
+	}
+	if err := poll(ctx, "all leases to run", 2*time.Minute, time.Second, func() (bool, error) {
+		n, err := c.ask("running")
+		return n == rented, err
+	}); err != nil {
+		return err
+	}
+	fmt.Printf("%d leases run after %.0f s\n", c.leases, time.Since(begin).Seconds())
+	if _, err := c.ask("one-core"); err != nil {
+		return err
+	}
+	return pause(ctx, crowdSettleDown)
+}
+
+func (c *crowd) startServer(w *world) error {
+	p := &process{cmd: exec.Command(w.self, "payload", "cloud", c.dir), log: filepath.Join(w.dir, "crowd.log"), done: make(chan struct{})}
+	log, err := os.Create(p.log)
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	p.cmd.Stderr = log
+	in, err1 := p.cmd.StdinPipe()
+	out, err2 := p.cmd.StdoutPipe()
+	if err := errors.Join(err1, err2, p.cmd.Start()); err != nil {
+		return err
+	}
+	c.in, c.out = in, bufio.NewScanner(out)
+	c.out.Buffer(nil, 16<<20)
+	go func() {
+		_ = p.cmd.Wait()
+		close(p.done)
+	}()
+	c.server = p
+	return nil
+}
+
+// ask sends the server process a line and returns its answer.
+func (c *crowd) ask(line string) (string, error) {
+	if _, err := fmt.Fprintln(c.in, line); err != nil {
+		return "", err
+	}
+	if !c.out.Scan() {
+		return "", errors.Join(errors.New("the server process ended"), c.out.Err())
+	}
+	answer, ok := strings.CutPrefix(c.out.Text(), "ok ")
+	if !ok {
+		return "", errors.New(c.out.Text())
+	}
+	return answer, nil
+}
+
+func (c *crowd) join(ctx context.Context, address string, tokens []string) error {
+	var failed atomic.Pointer[error]
+	limit := make(chan struct{}, 32)
+	var enrolling sync.WaitGroup
+	for i, token := range tokens {
+		limit <- struct{}{}
+		enrolling.Go(func() {
+			defer func() { <-limit }()
+			id, err := tunnel.Enrol(ctx, address, token, tunnel.Machine{Name: fmt.Sprintf("host%d", i), Build: "bench", Simulated: true})
+			if err != nil {
+				failed.Store(&err)
+				return
+			}
+			id.Address = address
+			c.all.Go(func() {
+				err := agent.Run(ctx, agent.Config{
+					Dir: filepath.Join(c.state, id.HostID), HostID: id.HostID, Simulate: "8x4090", DockerHost: "sim",
+					Driver: agentruntime.NewSim(1 << 20), SkipSelfTest: true,
+					Connect: func(ctx context.Context) (agent.Connection, error) {
+						t, err := tunnel.Dial(ctx, tunnel.Config{Identity: id})
+						if err != nil {
+							return agent.Connection{}, err
+						}
+						return agent.Connection{Bus: t, Streams: t, Done: t.Done(), Close: t.Close}, nil
+					},
+				})
+				if err != nil && ctx.Err() == nil {
+					failed.Store(&err)
+				}
+			})
+		})
+	}
+	enrolling.Wait()
+	if err := failed.Load(); err != nil {
+		return *err
+	}
+	return nil
+}
+
+func (c *crowd) stop() {
+	if c == nil {
+		return
+	}
+	if c.cancel != nil {
+		c.cancel()
+		c.all.Wait()
+	}
+	if c.server != nil {
+		c.server.stop()
+	}
+	if c.state != "" {
+		_ = os.RemoveAll(c.state)
+	}
+}
+
+// cloudProcess is the server: what `suanli server` runs, with a way to make
+// tokens and leases by the thousand that no API of a product should have.
+func cloudProcess(dir string) error {
+	cfg, err := config.Load("", os.LookupEnv, map[string]string{
+		"data_dir": dir, "allow_simulated": "true", "listen": "127.0.0.1:7180", "agent_listen": "127.0.0.1:7181", "ssh_listen": "127.0.0.1:7122",
+		"heartbeat_seconds": fmt.Sprint(crowdHeartbeat), "log_level": "error",
+	})
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	cloud, err := server.OpenCloud(ctx, cfg, "bench", slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError})))
+	if err != nil {
+		return err
+	}
+	defer cloud.Close()
+	ended := make(chan error, 1)
+	go func() { ended <- cloud.Run(ctx) }()
+	h := &handle{cloud: cloud}
+	for s := bufio.NewScanner(os.Stdin); s.Scan(); {
+		answer, err := h.answer(ctx, strings.Fields(s.Text()))
+		if err != nil {
+			answer = "failed: " + strings.ReplaceAll(err.Error(), "\n", "; ")
+		} else {
+			answer = "ok " + answer
+		}
+		fmt.Println(answer)
+	}
+	cancel()
+	return <-ended
+}
+
+// handle is the benchmark's hand inside the server process.
+type handle struct {
+	cloud  *server.Cloud
+	leases []string
+}
+
+func (h *handle) answer(ctx context.Context, words []string) (string, error) {
+	admin, err := h.cloud.FirstOperator(ctx)
+	if err != nil {
+		return "", err
+	}
+	switch words[0] {
+	case "address":
+		_, agents, _ := h.cloud.Addresses()
+		return agents, nil
+	case "tokens":
+		return h.tokens(ctx, admin, words[1])
+	case "listed":
+		n := 0
+		for _, x := range h.cloud.Fleet.Hosts(ctx, admin) {
+			if x.State == fleet.StateListed {
+				n++
+			}
+		}
+		return fmt.Sprint(n), nil
+	case "rent":
+		err := h.rent(ctx, admin)
+		return fmt.Sprint(len(h.leases)), err
+	case "running":
+		n := 0
+		for _, id := range h.leases {
+			l, err := h.cloud.Leases.Lookup(ctx, id)
+			if err != nil {
+				return "", err
+			}
+			if l.State == lease.Running {
+				n++
+			}
+		}
+		return fmt.Sprint(n), nil
+	case "due":
+		return h.due(ctx)
+	case "one-core":
+		runtime.GOMAXPROCS(1)
+		out, err := exec.CommandContext(ctx, "taskset", "-a", "-p", "-c", "0", strconv.Itoa(os.Getpid())).CombinedOutput()
+		if err != nil {
+			return "", fmt.Errorf("taskset: %w: %s", err, out)
+		}
+		return "done", nil
+	}
+	return "", fmt.Errorf("no such command %q", words[0])
+}
+
+func (h *handle) tokens(ctx context.Context, admin account.Principal, count string) (string, error) {
+	var n int
+	if _, err := fmt.Sscan(count, &n); err != nil {
+		return "", err
+	}
+	tokens := make([]string, n)
+	err := each(n, func(i int) (err error) {
+		tokens[i], _, err = h.cloud.Fleet.CreateJoinToken(ctx, admin, fleet.JoinToken{Name: fmt.Sprintf("host%d", i)})
+		return err
+	})
+	return strings.Join(tokens, " "), err
+}
+
+// each calls fn for 0 to n-1, sixteen at a time.
+func each(n int, fn func(int) error) error {
+	var next atomic.Int64
+	errs := make([]error, 16)
+	var all sync.WaitGroup
+	for k := range errs {
+		all.Go(func() {
+			for {
+				i := int(next.Add(1)) - 1
+				if i >= n {
+					return
+				}
+				if err := fn(i); err != nil {
+					errs[k] = err
+					return
+				}
+			}
+		})
+	}
+	all.Wait()
+	return errors.Join(errs...)
+}
+
+// rent lets five hundred accounts rent five GPUs of each host, one at a time.
+func (h *handle) rent(ctx context.Context, admin account.Principal) error {
+	renters := make([]account.Principal, crowdAccounts)
+	many := 1_000_000
+	for i := range renters {
+		a, u, err := h.cloud.Accounts.CreateAccount(ctx, admin, account.CreateAccount{Name: fmt.Sprintf("renter %d", i), Email: fmt.Sprintf("renter%d@example.com", i), Password: "a long enough password"})
+		if err != nil {
+			return err
+		}
+		if _, err := h.cloud.Accounts.UpdateAccount(ctx, admin, a.ID, account.UpdateAccount{MaxLeases: &many, MaxGPUs: &many}); err != nil {
+			return err
+		}
+		if _, err := h.cloud.Billing.Deposit(ctx, admin, a.ID, 100_000_000_000, "benchmark", "bench-"+a.ID); err != nil {
+			return err
+		}
+		renters[i] = account.Principal{UserID: u.ID, AccountID: a.ID, Role: account.Owner}
+	}
+	hosts := h.cloud.Fleet.Hosts(ctx, admin)
+	leases := make([]string, len(hosts)*crowdLeases)
+	limit := time.Now().Add(crowdRenting)
+	err := each(len(leases), func(i int) error {
+		if time.Now().After(limit) {
+			return nil
+		}
+		p := renters[i%len(renters)]
+		q, err := h.cloud.Leases.Price(ctx, p, lease.QuoteRequest{OfferID: hosts[i/crowdLeases].ID + ".rtx-4090.1", Image: image, DiskGiB: 1}, "UTC")
+		if err != nil {
+			return err
+		}
+		l, err := h.cloud.Leases.Accept(ctx, p, lease.Create{QuoteID: q.ID})
+		if err != nil {
+			return err
+		}
+		leases[i] = l.ID
+		return nil
+	})
+	h.leases = slices.DeleteFunc(leases, func(id string) bool { return id == "" })
+	return err
+}
+
+// due is what all leases owe together, in micro-units.
+func (h *handle) due(ctx context.Context) (string, error) {
+	var sum int64
+	for _, id := range h.leases {
+		b, err := h.cloud.Billing.Due(ctx, id, time.Now())
+		if err != nil {
+			return "", err
+		}
+		sum += int64(b.Total)
+	}
+	return fmt.Sprint(sum), nil
+}
