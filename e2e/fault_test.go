@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -327,7 +328,7 @@ func newEngine(t *testing.T) (*engine, error) {
 		if e.p != nil {
 			_ = e.p.end(15)
 		}
-		e.killContainerd()
+		e.killHelpers()
 		mounts, _ := os.ReadFile("/proc/self/mounts")
 		for line := range strings.Lines(string(mounts)) {
 			if f := strings.Fields(line); strings.HasPrefix(f[1], dir) {
@@ -367,10 +368,14 @@ func (e *engine) start() (err error) {
 	})
 }
 
-// killContainerd ends the helper that an engine leaves when it is killed.
-func (e *engine) killContainerd() {
-	b, err := os.ReadFile(filepath.Join(e.dir, "exec", "containerd", "containerd.pid"))
-	if err == nil {
-		_ = exec.Command("kill", strings.TrimSpace(string(b))).Run()
+// killHelpers ends what an engine leaves when it is killed: containerd and the
+// shims of its containers, known by the folder in their command lines.
+func (e *engine) killHelpers() {
+	lines, _ := filepath.Glob("/proc/[0-9]*/cmdline")
+	for _, f := range lines {
+		b, err := os.ReadFile(f)
+		if pid, perr := strconv.Atoi(filepath.Base(filepath.Dir(f))); err == nil && perr == nil && strings.Contains(string(b), e.dir+"/exec") {
+			_ = syscall.Kill(pid, syscall.SIGKILL)
+		}
 	}
 }
