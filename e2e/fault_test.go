@@ -9,7 +9,9 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -23,14 +25,23 @@ var rentalSteps = []string{"accept", "provision", "run", "stop", "start", "end"}
 // about once.
 const crashes = 12
 
-// crashSeed makes a failed run repeatable.
-const crashSeed = 20250101
+// crashSeed makes a failed run repeatable; SUANLI_TEST_SEED asks for another run.
+func crashSeed(t *testing.T) uint64 {
+	if v := os.Getenv("SUANLI_TEST_SEED"); v != "" {
+		n, err := strconv.ParseUint(v, 10, 64)
+		if err != nil {
+			t.Fatalf("SUANLI_TEST_SEED: %v", err)
+		}
+		return n
+	}
+	return 20250101
+}
 
 func TestWhateverIsKilledAtWhicheverStepEverythingAddsUp(t *testing.T) {
 	t.Parallel()
 	need(t)
 	w := newCrashWorld(t)
-	r := rand.New(rand.NewPCG(crashSeed, 0))
+	r := rand.New(rand.NewPCG(crashSeed(t), 0))
 	type plug struct{ victim, step string }
 	var plan []plug
 	for _, v := range w.victims() {
@@ -317,7 +328,7 @@ func newEngine(t *testing.T) (*engine, error) {
 		if e.p != nil {
 			_ = e.p.end(15)
 		}
-		e.killContainerd()
+		e.killHelpers()
 		mounts, _ := os.ReadFile("/proc/self/mounts")
 		for line := range strings.Lines(string(mounts)) {
 			if f := strings.Fields(line); strings.HasPrefix(f[1], dir) {
@@ -340,7 +351,9 @@ func (e *engine) start() (err error) {
 		_ = os.Remove(filepath.Join(e.dir, stale))
 	}
 	e.p, err = startProgram(filepath.Join(e.dir, "engine.log"), path, "--data-root", filepath.Join(e.dir, "data"), "--exec-root", filepath.Join(e.dir, "exec"),
-		"--pidfile", filepath.Join(e.dir, "engine.pid"), "--host", e.address, "--bridge", "none")
+		"--pidfile", filepath.Join(e.dir, "engine.pid"), "--host", e.address, "--bridge", "none",
+		// At its start it would remove the rules of another engine in this namespace.
+		"--iptables=false", "--ip6tables=false")
 	if err != nil {
 		return err
 	}
@@ -355,10 +368,14 @@ func (e *engine) start() (err error) {
 	})
 }
 
-// killContainerd ends the helper that an engine leaves when it is killed.
-func (e *engine) killContainerd() {
-	b, err := os.ReadFile(filepath.Join(e.dir, "exec", "containerd", "containerd.pid"))
-	if err == nil {
-		_ = exec.Command("kill", strings.TrimSpace(string(b))).Run()
+// killHelpers ends what an engine leaves when it is killed: containerd and the
+// shims of its containers, known by the folder in their command lines.
+func (e *engine) killHelpers() {
+	lines, _ := filepath.Glob("/proc/[0-9]*/cmdline")
+	for _, f := range lines {
+		b, err := os.ReadFile(f)
+		if pid, perr := strconv.Atoi(filepath.Base(filepath.Dir(f))); err == nil && perr == nil && strings.Contains(string(b), e.dir+"/exec") {
+			_ = syscall.Kill(pid, syscall.SIGKILL)
+		}
 	}
 }

@@ -59,6 +59,8 @@ func TestMain(m *testing.M) {
 		if err := shared.cloud.close(); err != nil {
 			fmt.Fprintln(os.Stderr, "FAIL: the shared cloud left something behind:", err)
 			code = 1
+		} else {
+			_ = os.RemoveAll(shared.cloud.dir)
 		}
 	}
 	if built != "" {
@@ -74,8 +76,10 @@ func need(t *testing.T) {
 		t.Skip("SUANLI_TEST_DOCKER does not name a container engine, such as unix:///var/run/docker.sock")
 	}
 	needRoot(t)
-	if _, err := exec.LookPath("busybox"); err != nil {
-		t.Skip("busybox is not installed (busybox-static)")
+	for program, pkg := range map[string]string{"busybox": "busybox-static", "docker": "docker.io", "nft": "nftables"} {
+		if _, err := exec.LookPath(program); err != nil {
+			t.Skipf("%s is not installed (%s)", program, pkg)
+		}
 	}
 }
 

@@ -99,6 +99,8 @@ func TestRequestsThatFitNoEndpointGetProblems(t *testing.T) {
 		{"broken JSON", "POST", "/v1/api-keys", "{", nil, 400, "bad_request"},
 		{"no body", "POST", "/v1/api-keys", "", nil, 400, "bad_request"},
 		{"a list for an object", "POST", "/v1/api-keys", "[]", nil, 422, "invalid_request"},
+		{"U+0000 in a text", "POST", "/v1/api-keys", `{"name":"a\u0000","scopes":[]}`, nil, 400, "bad_request"},
+		{"a backslash before u0000", "POST", "/v1/api-keys", `{"name":"a\\u0000","scopes":7}`, nil, 422, "invalid_request"},
 		{"null", "POST", "/v1/api-keys", "null", nil, 422, "invalid_request"},
 		{"an unknown field", "POST", "/v1/api-keys", `{"name":"a","scopes":[],"scope":"x"}`, nil, 422, "invalid_request"},
 		{"another type of content", "POST", "/v1/api-keys", "name=a", []string{"Content-Type", "application/x-www-form-urlencoded"}, 415, "unsupported_media_type"},

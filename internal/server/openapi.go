@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"net/http"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -62,11 +63,37 @@ func (s *Server) humaConfig() huma.Config {
 	}
 	return huma.Config{
 		OpenAPI:                      doc,
-		Formats:                      map[string]huma.Format{"application/json": huma.DefaultJSONFormat, "json": huma.DefaultJSONFormat},
+		Formats:                      map[string]huma.Format{"application/json": plainJSON, "json": plainJSON},
 		DefaultFormat:                "application/json",
 		RejectUnknownQueryParameters: true,
 		Transformers:                 []huma.Transformer{explain},
 	}
+}
+
+// plainJSON is JSON without the character U+0000 in any text. No value of ours
+// has it, and not every database can keep it.
+var plainJSON = huma.Format{
+	Marshal: huma.DefaultJSONFormat.Marshal,
+	Unmarshal: func(data []byte, v any) error {
+		if hasNUL(data) {
+			return errors.New("a text in the body holds the character U+0000; remove it")
+		}
+		return huma.DefaultJSONFormat.Unmarshal(data, v)
+	},
+}
+
+// hasNUL finds the escape of U+0000, the only way in which JSON can hold it.
+func hasNUL(data []byte) bool {
+	for i := 0; i < len(data); i++ {
+		if data[i] != '\\' {
+			continue
+		}
+		if bytes.HasPrefix(data[i+1:], []byte("u0000")) {
+			return true
+		}
+		i++ // an escaped backslash begins no escape
+	}
+	return false
 }
 
 // problemResponse describes every answer that is not a success.
