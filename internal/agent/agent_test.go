@@ -731,3 +731,21 @@ func TestStreamsReachPortsAndSayWhyNot(t *testing.T) {
 		t.Errorf("tail: %q", tail)
 	}
 }
+
+// An agent that is killed while it writes a lease's record leaves the unfinished
+// file in the lease's folder.
+func TestAnUnfinishedRecordDoesNotKeepALeaseOnItsHost(t *testing.T) {
+	t.Parallel()
+	w, _ := simWorld(t)
+	w.send(want("ls-a", 1, protocol.WantRunning))
+	w.reach("ls-a", 1, protocol.PhaseRunning)
+	left := filepath.Join(w.cfg.Dir, "leases", "ls-a", ".new-1234")
+	if err := os.WriteFile(left, []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	w.send(want("ls-a", 2, protocol.WantAbsent))
+	w.reach("ls-a", 2, protocol.PhaseAbsent)
+	if _, err := os.Stat(filepath.Dir(left)); err == nil {
+		t.Error("the lease's folder is still there")
+	}
+}

@@ -522,6 +522,9 @@ func (a *Agent) clear(ctx context.Context, l *lease, state runtime.State, code, 
 		err = os.RemoveAll(filepath.Join(a.leaseDir(l.id), "host_key"))
 	}
 	if err == nil {
+		err = removeUnfinished(a.leaseDir(l.id))
+	}
+	if err == nil {
 		// Not RemoveAll: a mount that was missed must not be emptied.
 		err = os.Remove(a.leaseDir(l.id))
 	}

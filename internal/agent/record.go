@@ -66,6 +66,21 @@ func writeFile(path string, b []byte) error {
 	return err
 }
 
+// removeUnfinished removes what writeFile leaves in a folder when the agent is
+// killed in the middle of it.
+func removeUnfinished(dir string) error {
+	left, err := filepath.Glob(filepath.Join(dir, ".new-*"))
+	if err != nil {
+		return err
+	}
+	for _, f := range left {
+		if err := os.Remove(f); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return nil
+}
+
 // save writes the lease's record. The caller holds a.mu.
 func (a *Agent) save(l *lease) error {
 	b, err := json.Marshal(l.rec)
