@@ -1,6 +1,7 @@
 package lease
 
 import (
+	"net"
 	"regexp"
 	"strings"
 	"time"
@@ -44,7 +45,41 @@ func checkImage(image string) error {
 	if len(ref) > 512 || !imageRef.MatchString(ref) || strings.Contains(ref, "//") {
 		return invalid("body.image", "invalid_image", "image %q is not an image reference: write it like \"pytorch/pytorch:2.8.0\" or \"cloud://digits:1\"", image)
 	}
+	if host, inner := innerRegistry(image); inner {
+		return invalid("body.image", "registry_refused", "image %q names the registry %q, which is an address or a name inside of the host; name a public registry, or ask the operator to put the image into the cloud's own", image, host)
+	}
 	return nil
+}
+
+// innerRegistry reports whether an image's registry is not plainly a public
+// name. The host's engine pulls from outside of every isolation, so that a
+// renter who could name any address would have it ask the host's own services
+// and its neighbours, and would read the answers in the lease's message.
+func innerRegistry(image string) (host string, inner bool) {
+	if strings.HasPrefix(image, "cloud://") {
+		return "", false
+	}
+	first, _, slash := strings.Cut(image, "/")
+	// By the rule of image references, the first part is a registry only if it has
+	// a dot or a colon, or is localhost.
+	if !slash || (!strings.ContainsAny(first, ".:[") && first != "localhost") {
+		return "", false
+	}
+	host = first
+	if h, _, err := net.SplitHostPort(first); err == nil {
+		host = h
+	}
+	host = strings.ToLower(strings.TrimSuffix(strings.Trim(host, "[]"), "."))
+	last := host[strings.LastIndexByte(host, '.')+1:]
+	switch {
+	case !strings.Contains(host, "."):
+		return host, true // a name of the host's own network, localhost among them
+	case strings.Trim(last, "0123456789") == "" || strings.HasPrefix(last, "0x"):
+		return host, true // an IPv4 address in any of its spellings
+	case last == "localhost" || last == "local" || last == "internal" || last == "lan" || last == "arpa":
+		return host, true
+	}
+	return host, false
 }
 
 func (c *Create) validate(now time.Time) error {

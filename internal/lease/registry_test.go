@@ -1,0 +1,18 @@
+package lease
+
+import "testing"
+
+func TestAnImageCannotSendTheEngineToTheHostsOwnServices(t *testing.T) {
+	t.Parallel()
+	for image, refused := range map[string]bool{
+		"debian:12": false, "pytorch/pytorch:2.8.0": false, "cloud://digits:1": false, "registry.example.com/a/b:1": false,
+		"registry.example.com:5000/a@sha256:0000000000000000000000000000000000000000000000000000000000000000": false,
+		"127.0.0.1:7081/x:1": true, "127.1/x": true, "2130706433:80/x:1": true, "0x7f.0.0.0x1/x": true, "localhost/x": true, "LOCALHOST:22/x": true,
+		"localhost.:22/x": true, "db.localhost:5000/x": true, "169.254.169.254/x": true, "10.0.0.5:5000/x": true, "8.8.8.8/x": true,
+		"metadata:80/x": true, "metadata.google.internal/x": true, "printer.local/x": true,
+	} {
+		if err := checkImage(image); (err != nil) != refused {
+			t.Errorf("%s: error %v, want one: %t", image, err, refused)
+		}
+	}
+}
