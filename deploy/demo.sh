@@ -17,8 +17,8 @@ dir=${SUANLI_DEMO_DIR:-/var/lib/suanli-demo}
 if [ "$(id -u)" != 0 ]; then
 	command -v sudo >/dev/null 2>&1 || { say "the demo needs root, for disks, networks and devices of instances: run it as root"; exit 1; }
 	say "the demo needs root, for disks, networks and devices of instances: asking sudo"
-	exec sudo --preserve-env=BIN,SUANLI_DEMO_DIR,SUANLI_LISTEN,SUANLI_AGENT_LISTEN,SUANLI_SSH_LISTEN,SUANLI_LANG,LANG,DOCKER_HOST \
-		env BIN="$(dirname "$bin")" "$here/demo.sh" "$@"
+	keep=$(compgen -e SUANLI_ | tr '\n' ',')LANG,DOCKER_HOST
+	exec sudo --preserve-env="$keep" env BIN="$(dirname "$bin")" "$here/demo.sh" "$@"
 fi
 
 mkdir -p "$dir"
@@ -91,3 +91,6 @@ echo
 say "the cloud goes on running (pid $(cat "$dir/cloud.pid" 2>/dev/null || echo unknown)). To use it from this shell:"
 echo "  export SUANLI_CLIENT_DIR=$dir/client PATH=$(dirname "$bin"):\$PATH"
 say "to stop it: kill $(cat "$dir/cloud.pid" 2>/dev/null || echo PID)"
+if [ -e "$dir/engine/engine.pid" ]; then
+	say "and the engine that was started for it: kill $(cat "$dir/engine/engine.pid")"
+fi
