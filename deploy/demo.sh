@@ -17,7 +17,7 @@ dir=${SUANLI_DEMO_DIR:-/var/lib/suanli-demo}
 if [ "$(id -u)" != 0 ]; then
 	command -v sudo >/dev/null 2>&1 || { say "the demo needs root, for disks, networks and devices of instances: run it as root"; exit 1; }
 	say "the demo needs root, for disks, networks and devices of instances: asking sudo"
-	keep=$(compgen -e SUANLI_ | tr '\n' ',')LANG,DOCKER_HOST
+	keep=$({ compgen -e SUANLI_ || true; } | tr '\n' ',')LANG,DOCKER_HOST
 	exec sudo --preserve-env="$keep" env BIN="$(dirname "$bin")" "$here/demo.sh" "$@"
 fi
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"slices"
 	"strings"
@@ -510,6 +511,8 @@ func TestDepositsAreForOperatorsAndHappenOnce(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		_, err = w.Deposit(w.ctx, operator, "ac-renter", math.MaxInt64, "", "too much")
+		wantCode(t, err, "amount_too_large")
 		again, err := w.Deposit(w.ctx, operator, "ac-renter", 110_000_000, "wire 7", "k")
 		if err != nil || again.ID != first.ID {
 			t.Errorf("again: %+v, %v; want the first, %s", again, err, first.ID)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"time"
 
@@ -72,6 +73,9 @@ func (s *Service) Deposit(ctx context.Context, p account.Principal, accountID st
 		return s.rebalance(ctx, tx, a, now)
 	})
 	s.changed(accountID)
+	if errors.Is(err, money.ErrOverflow) {
+		return ledger.Transfer{}, fault.New(fault.Invalid, "amount_too_large", "a deposit of %s: with it the books would hold more than they can count; enter a smaller one", amount.Display()).At("body.amount")
+	}
 	if err != nil {
 		return ledger.Transfer{}, fmt.Errorf("deposit: %w", err)
 	}
