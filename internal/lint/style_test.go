@@ -27,8 +27,7 @@ func TestNamesSayWhatAPackageIsAbout(t *testing.T) {
 	empty := []string{"util", "utils", "helper", "helpers", "common", "misc", "base", "shared", "lib"}
 	for _, s := range tree(t) {
 		for _, name := range append(strings.Split(s.pkg, "/"), strings.TrimSuffix(strings.TrimSuffix(path.Base(s.path), ".go"), "_test"), s.file.Name.Name) {
-			// gpu/helper.go is about a helper process.
-			if slices.Contains(empty, name) && s.path != "internal/agent/gpu/helper.go" {
+			if slices.Contains(empty, name) {
 				t.Errorf("%s: %q says nothing of what is in it", s.path, name)
 			}
 		}
