@@ -60,7 +60,8 @@ lint: ## Check format, imports and the other house rules
 	$(GO) vet $(PACKAGES)
 	$(GO) test -count=1 ./internal/lint
 	@if command -v $(GOLANGCI) >/dev/null 2>&1; then $(GOLANGCI) run; \
-	else echo "$(GOLANGCI) is not installed: its further checks are left out"; fi
+	else echo "$(GOLANGCI) is not installed: its further checks are left out"; \
+	echo "  (go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0)"; fi
 
 .PHONY: test
 test: ## Install what tests need, start a database and an engine for them, run all tests

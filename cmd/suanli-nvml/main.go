@@ -42,7 +42,7 @@ func serve(lib nvml.Interface, in io.Reader, out io.Writer) error {
 		}
 		if failed != nvml.SUCCESS { // a driver may be installed while the host is up
 			if failed = lib.Init(); failed == nvml.SUCCESS {
-				defer lib.Shutdown()
+				defer func() { _ = lib.Shutdown() }()
 				try(h.watch)
 			}
 		}

@@ -244,10 +244,10 @@ func serveSSHConn(conn net.Conn, cfg *ssh.ServerConfig, files sftp.Handlers) {
 				var text struct{ Text string }
 				_ = ssh.Unmarshal(r.Payload, &text) // empty where there is none
 				_ = r.Reply(true, nil)
-				switch {
-				case r.Type == "subsystem":
+				switch r.Type {
+				case "subsystem":
 					go func() { _ = sftp.NewRequestServer(channel, files).Serve(); channel.Close() }()
-				case r.Type == "exec":
+				case "exec":
 					io.WriteString(channel, "hello\n")
 					io.WriteString(channel.Stderr(), "aside\n")
 					status := struct{ Code uint32 }{}

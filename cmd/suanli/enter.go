@@ -142,14 +142,14 @@ func runInside(cmd *cobra.Command, conn *ssh.Client, command []string) error {
 		if err != nil {
 			return err
 		}
-		defer term.Restore(in, before)
+		defer func() { _ = term.Restore(in, before) }()
 		resized := make(chan os.Signal, 1)
 		signal.Notify(resized, syscall.SIGWINCH)
 		defer signal.Stop(resized)
 		go func() {
 			for range resized {
 				if w, h, err := term.GetSize(in); err == nil {
-					s.WindowChange(h, w)
+					_ = s.WindowChange(h, w)
 				}
 			}
 		}()
@@ -405,7 +405,7 @@ func forwardCommand() *cobra.Command {
 				return err
 			}
 			context.AfterFunc(cmd.Context(), func() { l.Close() })
-			go func() { conn.Wait(); l.Close() }()
+			go func() { _ = conn.Wait(); l.Close() }()
 			for {
 				in, err := l.Accept()
 				if cmd.Context().Err() != nil {
@@ -422,8 +422,8 @@ func forwardCommand() *cobra.Command {
 						return
 					}
 					defer out.Close()
-					go func() { io.Copy(out, in); out.(interface{ CloseWrite() error }).CloseWrite() }()
-					io.Copy(in, out)
+					go func() { _, _ = io.Copy(out, in); _ = out.(interface{ CloseWrite() error }).CloseWrite() }()
+					_, _ = io.Copy(in, out)
 				}()
 			}
 		},

@@ -31,7 +31,7 @@ func (a *Agent) reportLoop(ctx context.Context, bus Bus) error {
 		if ctx.Err() != nil {
 			return fmt.Errorf("the connection was lost")
 		}
-		wait := beat
+		var wait time.Duration
 		switch {
 		case err != nil:
 			failures++

@@ -90,7 +90,7 @@ func writeProblem(w http.ResponseWriter, p *Problem) {
 		h.Set("WWW-Authenticate", `Bearer realm="suanli"`)
 	}
 	w.WriteHeader(p.Status)
-	json.NewEncoder(w).Encode(p) // an error here is a caller who went away
+	_ = json.NewEncoder(w).Encode(p) // an error here is a caller who went away
 }
 
 // explain gives huma's own errors, which are about the shape of a request, the

@@ -429,14 +429,3 @@ func (f *firewall) counters() (map[string]uint64, error) {
 	}
 	return values, nil
 }
-
-// destroy removes the table; for tests and for leaving a host.
-func (f *firewall) destroy() error {
-	c, err := f.conn()
-	if err != nil {
-		return err
-	}
-	c.AddTable(f.table)
-	c.DelTable(f.table)
-	return c.Flush()
-}
