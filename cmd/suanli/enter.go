@@ -65,6 +65,8 @@ func sshCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "ssh LEASE [-- COMMAND…]", Short: tr("Open a shell in a lease, or run a line of shell in it"), Args: cobra.MinimumNArgs(1),
 		Long: tr("As with ssh itself, the words of a command are joined by spaces and read by the shell inside: variables, pipes and wildcards in them are the instance's. suanli exec passes each word as it is."),
+		Example: `  suanli ssh lab
+  suanli ssh lab -- 'df -h / | tail -1'`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			conn, err := enter(cmd, args[0])
 			if err != nil {

@@ -10,10 +10,12 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/mattn/go-runewidth"
+
 	"suanli.dev/internal/config"
 )
 
@@ -246,6 +248,27 @@ func TestOutputForProgramsHasNoControlCodes(t *testing.T) {
 	if err != nil || strings.Contains(out.String(), "\x1b") {
 		t.Errorf("top into a pipe: %v, %q", err, out.String())
 	}
+}
+
+func TestSignInIsNeverReadInHalf(t *testing.T) {
+	t.Setenv("SUANLI_CLIENT_DIR", t.TempDir())
+	if err := writeSignIn(signIn{Server: "http://first"}); err != nil {
+		t.Fatal(err)
+	}
+	var writing sync.WaitGroup
+	writing.Go(func() {
+		for i := range 300 {
+			if err := writeSignIn(signIn{Server: "http://" + strings.Repeat("long", i)}); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	for range 300 {
+		if s, err := readSignIn(); err != nil || s.Server == "" {
+			t.Fatalf("read %+v, %v", s, err)
+		}
+	}
+	writing.Wait()
 }
 
 func TestNoWaitReturnsAtOnce(t *testing.T) {

@@ -189,6 +189,8 @@ func rentCommand() *cobra.Command {
 	var wait waiting
 	cmd := &cobra.Command{
 		Use: "rent [OFFER] [-- COMMAND…]", Short: tr("Rent a GPU: quote, accept, wait until it runs"),
+		Example: `  suanli rent --where 'gpu_count = 1' --template jupyterlab --name lab --stop-in 8h
+  suanli rent --where 'gpu_model = "RTX 4090"' --image debian:12 --disk 50 --no-wait -- sleep 3600`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			offer, command := args, []string(nil)
 			if n := cmd.ArgsLenAtDash(); n >= 0 {
@@ -417,6 +419,8 @@ func setCommand() *cobra.Command {
 	var idle time.Duration
 	cmd := &cobra.Command{
 		Use: "set LEASE", Short: tr("Change name, labels, deadline or idle stop of a lease"), Args: cobra.ExactArgs(1),
+		Example: `  suanli set lab --stop-in 2h
+  suanli set lab --stop-at never --idle-stop 30m`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := client(cmd)
 			if err != nil {

@@ -128,7 +128,7 @@ func newRoot() *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
+	root.SetFlagErrorFunc(explainFlag)
 	root.PersistentFlags().Bool("json", false, tr("print JSON"))
 	root.PersistentFlags().String("lang", "", tr("language of texts: en or zh"))
 	root.PersistentFlags().String("server", "", tr("URL of the cloud (default: the one signed in to)"))

@@ -16,7 +16,7 @@ func searchCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "search [EXPRESSION]", Short: tr("Search the market"), Args: cobra.MaximumNArgs(1),
 		Example: `  suanli search 'gpu_model = "RTX 4090" and gpu_count >= 2 and price_per_hour < 1.5'
-  suanli search --sort -vram_gib 'not simulated'`,
+  suanli search --sort -vram_gb 'not simulated'`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := client(cmd)
 			if err != nil {

@@ -16,7 +16,16 @@ import (
 
 func init() {
 	cobra.AddTemplateFunc("flagUsages", flagUsages)
+	// Commands are listed in the order in which people need them.
+	cobra.EnableCommandSorting = false
 }
+
+// helpTemplate has a command's short text before the long one, which assumes it.
+const helpTemplate = `{{.Short}}{{with .Long}}
+
+{{.}}{{end}}
+
+{{.UsageString}}`
 
 // defaultNote is what the flag library says, in English only, of a default.
 var defaultNote = regexp.MustCompile(` \(default (.*)\)\n`)
@@ -46,6 +55,7 @@ func finish(root *cobra.Command) {
 		".LocalFlags.FlagUsages", "(flagUsages .LocalFlags)",
 		".InheritedFlags.FlagUsages", "(flagUsages .InheritedFlags)",
 	).Replace(root.UsageTemplate()))
+	root.SetHelpTemplate(helpTemplate)
 	root.InitDefaultHelpCmd()
 	root.InitDefaultCompletionCmd("completion")
 	root.InitDefaultVersionFlag()
@@ -122,12 +132,36 @@ func refuseUnknown(c *cobra.Command) {
 			return nil
 		}
 		hint := ""
-		if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
+		if near := near(cmd, args[0]); len(near) > 0 {
 			hint = tr("; did you mean %s?", strings.Join(near, ", "))
 		}
 		return usageError{errors.New(tr("%s has no command %q", cmd.CommandPath(), args[0]) + hint)}
 	}
 	c.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+}
+
+// near returns those commands of a group that somebody who typed a word may have
+// meant.
+func near(group *cobra.Command, typed string) []string {
+	group.SuggestionsMinimumDistance = 2
+	return group.SuggestionsFor(typed)
+}
+
+// explainFlag makes a mistake in a flag one of usage, and names the flags of the
+// command that may have been meant.
+func explainFlag(cmd *cobra.Command, err error) error {
+	unknown, ok := errors.AsType[*pflag.NotExistError](err)
+	if !ok || unknown.GetSpecifiedName() == "" {
+		return usageError{err}
+	}
+	flags := &cobra.Command{}
+	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		flags.AddCommand(&cobra.Command{Use: f.Name, Run: func(*cobra.Command, []string) {}})
+	})
+	if list := near(flags, unknown.GetSpecifiedName()); len(list) > 0 {
+		return usageError{errors.New(tr("%s has no flag --%s", cmd.CommandPath(), unknown.GetSpecifiedName()) + tr("; did you mean %s?", "--"+strings.Join(list, ", --")))}
+	}
+	return usageError{errors.New(tr("%s has no flag --%s; see %s --help", cmd.CommandPath(), unknown.GetSpecifiedName(), cmd.CommandPath()))}
 }
 
 // checkArgs makes a wrong number of arguments a mistake of usage, and says what

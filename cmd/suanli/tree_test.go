@@ -184,6 +184,19 @@ func TestMistakesOnTheCommandLineExitAsUsage(t *testing.T) {
 	}
 }
 
+func TestMistypedWordsAreAnsweredWithTheNearest(t *testing.T) {
+	t.Parallel()
+	for line, want := range map[string]string{
+		"shwo mine": "did you mean show?", "host lsit": "did you mean list", "rent --templte x": "did you mean --template?", "stop mine --no-wiat": "did you mean --no-wait?",
+		"ps --nonsense": "suanli ps has no flag --nonsense",
+	} {
+		_, _, err := run(t.Context(), strings.Fields(line)...)
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("suanli %s: %v; want %s", line, err, want)
+		}
+	}
+}
+
 func TestCloudThatIsNotThereIsUnavailable(t *testing.T) {
 	t.Parallel()
 	s := httptest.NewServer(nil)
@@ -209,7 +222,7 @@ func TestShellsCompleteNamesOfLeasesAndHosts(t *testing.T) {
 	}
 	for _, c := range []struct{ line, want string }{
 		{"ssh|", "mine\trunning"}, {"ssh|mi", "mine\t"}, {"ssh|ls-", "ls-1\t"}, {"ssh|x", ""}, {"exec|", "mine"}, {"logs|", "mine"}, {"bill|", "mine"}, {"stop|m", "mine"},
-		{"cp|", "mine:\t"}, {"host show|", "rack\tho-1"}, {"host show|ho", "ho-1\track"}, {"host token --region|", "1\t"}, {"host price --gpu-model|", "1\t"}, {"quote|", "1\t"}, {"gateway remove|", "1\t"}, {"ps --state|", "accepted"}, {"rent --template|", "1\t"}, {"ssh mine|", ""}, {"log|", "login\t"},
+		{"cp|", "mine:\t"}, {"host show|", "rack\tho-1"}, {"host show|ho", "ho-1\track"}, {"host token --region|", "1\t"}, {"host price --gpu-model|", "1\t"}, {"quote|", "1\t"}, {"gateway remove|", "1\t"}, {"ps --state|", "accepted"}, {"rent --template|", "1\t"}, {"ssh mine|", ""}, {"log|", "logs\t"},
 	} {
 		words, last, _ := strings.Cut(c.line, "|")
 		args := append([]string{"__complete"}, strings.Fields(words)...)
