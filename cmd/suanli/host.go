@@ -32,11 +32,7 @@ func hostCommand() *cobra.Command {
 	show := &cobra.Command{
 		Use: "show HOST", Short: tr("Show a host, its GPUs and its self-test"), Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := client(cmd)
-			if err != nil {
-				return err
-			}
-			id, err := findHost(cmd.Context(), c, args[0])
+			c, id, err := hostNamed(cmd, args[0])
 			if err != nil {
 				return err
 			}
@@ -77,11 +73,7 @@ func hostCommand() *cobra.Command {
 		return &cobra.Command{
 			Use: use + " HOST", Short: short, Args: cobra.ExactArgs(1),
 			RunE: func(cmd *cobra.Command, args []string) error {
-				c, err := client(cmd)
-				if err != nil {
-					return err
-				}
-				id, err := findHost(cmd.Context(), c, args[0])
+				c, id, err := hostNamed(cmd, args[0])
 				if err != nil {
 					return err
 				}
@@ -94,7 +86,7 @@ func hostCommand() *cobra.Command {
 	setPrice := &cobra.Command{
 		Use: "price HOST", Short: tr("Set a host's prices; running leases keep theirs"), Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := client(cmd)
+			c, id, err := hostNamed(cmd, args[0])
 			if err != nil {
 				return err
 			}
@@ -122,10 +114,6 @@ func hostCommand() *cobra.Command {
 				}
 				in.PerGPUHour = map[string]api.Rate{model: v}
 			}
-			id, err := findHost(cmd.Context(), c, args[0])
-			if err != nil {
-				return err
-			}
 			h, err := c.UpdateListing(cmd.Context(), id, in)
 			return hostResult(cmd, h, err)
 		},
@@ -138,11 +126,7 @@ func hostCommand() *cobra.Command {
 	maintenance := &cobra.Command{
 		Use: "maintenance HOST", Short: tr("Announce a maintenance window"), Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := client(cmd)
-			if err != nil {
-				return err
-			}
-			id, err := findHost(cmd.Context(), c, args[0])
+			c, id, err := hostNamed(cmd, args[0])
 			if err != nil {
 				return err
 			}
@@ -180,6 +164,17 @@ func hostCommand() *cobra.Command {
 		verb("drain", tr("Take no new leases on a host"), (*api.Client).DrainHost),
 		verb("undrain", tr("Take leases on a host again"), (*api.Client).UndrainHost))
 	return cmd
+}
+
+// hostNamed is a client of the cloud and the identifier of the host that an
+// argument names.
+func hostNamed(cmd *cobra.Command, arg string) (*api.Client, string, error) {
+	c, err := client(cmd)
+	if err != nil {
+		return nil, "", err
+	}
+	id, err := findHost(cmd.Context(), c, arg)
+	return c, id, err
 }
 
 // findHost returns the identifier of the host that an argument names, by that
