@@ -36,6 +36,29 @@ func listing[T any](use, short string, read func(context.Context, *api.Client) (
 	}
 }
 
+// showing is a command that reads something of the cloud and prints it, as JSON or
+// for people.
+func showing[T any](use, short string, args cobra.PositionalArgs, read func(*cobra.Command, *api.Client, []string) (T, error), show func(*cobra.Command, T)) *cobra.Command {
+	return &cobra.Command{
+		Use: use, Short: short, Args: args,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := client(cmd)
+			if err != nil {
+				return err
+			}
+			v, err := read(cmd, c, args)
+			if err != nil {
+				return err
+			}
+			if wantsJSON(cmd) {
+				return printJSON(cmd, v)
+			}
+			show(cmd, v)
+			return nil
+		},
+	}
+}
+
 // joinToken is a command that makes a one-time token for a machine to join with.
 func joinToken(short string, create func(ctx context.Context, c *api.Client, validSeconds int64) (*api.JoinToken, error)) *cobra.Command {
 	var valid time.Duration

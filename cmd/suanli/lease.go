@@ -330,20 +330,11 @@ func psCommand() *cobra.Command {
 }
 
 func showCommand() *cobra.Command {
-	return &cobra.Command{
-		Use: "show LEASE", Short: tr("Show one lease"), Args: cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := client(cmd)
-			if err != nil {
-				return err
-			}
-			l, err := c.Lease(cmd.Context(), args[0])
-			if err != nil {
-				return err
-			}
-			if wantsJSON(cmd) {
-				return printJSON(cmd, l)
-			}
+	return showing("show LEASE", tr("Show one lease"), cobra.ExactArgs(1),
+		func(cmd *cobra.Command, c *api.Client, args []string) (*api.Lease, error) {
+			return c.Lease(cmd.Context(), args[0])
+		},
+		func(cmd *cobra.Command, l *api.Lease) {
 			t := newTable(tr("NAME"), l.Name)
 			t.add(tr("ID"), l.ID)
 			t.add(tr("STATE"), strings.TrimSpace(l.State+" "+l.Message))
@@ -359,9 +350,7 @@ func showCommand() *cobra.Command {
 				t.add(tr("STOPS AT"), l.StopAt.Local().Format(time.DateTime))
 			}
 			t.print(cmd.OutOrStdout())
-			return nil
-		},
-	}
+		})
 }
 
 func cpus(millis int64) string { return strconv.FormatFloat(float64(millis)/1000, 'f', -1, 64) }
@@ -504,26 +493,15 @@ func moment(s string, now time.Time) (time.Time, error) {
 }
 
 func historyCommand() *cobra.Command {
-	return &cobra.Command{
-		Use: "history LEASE", Short: tr("Show what happened to a lease"), Args: cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := client(cmd)
-			if err != nil {
-				return err
-			}
-			list, err := c.LeaseHistory(cmd.Context(), args[0])
-			if err != nil {
-				return err
-			}
-			if wantsJSON(cmd) {
-				return printJSON(cmd, list)
-			}
+	return showing("history LEASE", tr("Show what happened to a lease"), cobra.ExactArgs(1),
+		func(cmd *cobra.Command, c *api.Client, args []string) ([]api.LeaseChange, error) {
+			return c.LeaseHistory(cmd.Context(), args[0])
+		},
+		func(cmd *cobra.Command, list []api.LeaseChange) {
 			t := newTable(tr("TIME"), tr("EVENT"), tr("STATE"), tr("REASON"))
 			for _, e := range list {
 				t.add(e.At.Local().Format(time.DateTime), e.Event, e.To, strings.TrimSpace(e.Code+" "+e.Message))
 			}
 			t.print(cmd.OutOrStdout())
-			return nil
-		},
-	}
+		})
 }
