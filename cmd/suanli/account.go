@@ -192,6 +192,7 @@ func keyCommand() *cobra.Command {
 	var scopes []string
 	create := &cobra.Command{
 		Use: "create NAME", Short: tr("Make an API key; its secret is shown once"), Args: cobra.ExactArgs(1),
+		Example: `  suanli key create ci --scope market:read,lease:read`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := client(cmd)
 			if err != nil {
@@ -208,7 +209,7 @@ func keyCommand() *cobra.Command {
 			return nil
 		},
 	}
-	create.Flags().StringSliceVar(&scopes, "scope", []string{"*"}, tr("what the key may do; * for all that you may"))
+	create.Flags().StringSliceVar(&scopes, "scope", []string{"*"}, tr("what the key may do, such as lease:read (suanli account show lists what you may); * for all of that"))
 	list := listing("list", tr("List API keys"),
 		func(ctx context.Context, c *api.Client) ([]api.APIKey, error) { return c.APIKeys(ctx) },
 		[]string{tr("ID"), tr("NAME"), tr("KEY"), tr("MAY")},

@@ -227,7 +227,7 @@ func logsCommand() *cobra.Command {
 		},
 	}
 	cmd.Flags().BoolVarP(&follow, "follow", "f", false, tr("go on until it ends"))
-	cmd.Flags().IntVar(&tail, "tail", 0, tr("only the last lines; 0: all"))
+	cmd.Flags().IntVar(&tail, "tail", 0, tr("how many of the last lines; 0: all"))
 	return cmd
 }
 
@@ -254,6 +254,8 @@ func printLines(cmd *cobra.Command, log io.Reader) error {
 func cpCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "cp FROM TO", Short: tr("Copy files between here and LEASE:PATH"), Args: cobra.ExactArgs(2),
+		Example: `  suanli cp data.tar lab:/root/
+  suanli cp lab:/root/model.pt .`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			fromLease, from, fromRemote := remotePath(args[0])
 			toLease, to, toRemote := remotePath(args[1])
@@ -398,6 +400,8 @@ func forwardCommand() *cobra.Command {
 	var bind string
 	cmd := &cobra.Command{
 		Use: "port-forward LEASE [LOCAL:]REMOTE", Short: tr("Reach a port of a lease on this machine"), Args: cobra.ExactArgs(2),
+		Example: `  suanli port-forward lab 8000
+  suanli port-forward lab 9000:8000`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			local, remote, ok := strings.Cut(args[1], ":")
 			if !ok {

@@ -85,6 +85,7 @@ func hostCommand() *cobra.Command {
 	var model, price, disk, egress string
 	setPrice := &cobra.Command{
 		Use: "price HOST", Short: tr("Set a host's prices; running leases keep theirs"), Args: cobra.ExactArgs(1),
+		Example: `  suanli host price gpu-01 --gpu-model "RTX 4090" --per-gpu-hour 0.39`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, id, err := hostNamed(cmd, args[0])
 			if err != nil {
@@ -125,6 +126,7 @@ func hostCommand() *cobra.Command {
 	var from, until string
 	maintenance := &cobra.Command{
 		Use: "maintenance HOST", Short: tr("Announce a maintenance window"), Args: cobra.ExactArgs(1),
+		Example: `  suanli host maintenance gpu-01 --from 48h --until 50h`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, id, err := hostNamed(cmd, args[0])
 			if err != nil {

@@ -67,8 +67,13 @@ func finish(root *cobra.Command) {
 			c.Short = tr("Explain a command")
 		case "completion":
 			c.Short = tr("Print a script that makes a shell complete commands and names")
+			c.Long = "" // English only, and said by each shell's own
 			for _, shell := range c.Commands() {
 				shell.Short = tr("Print the script for %s", shell.Name())
+				shell.Long = tr("For the shell that runs now: %s\nFor every new one, put that line into the file that it reads at its start.", loadScript[shell.Name()])
+				if f := shell.Flags().Lookup("no-descriptions"); f != nil {
+					f.Usage = tr("complete without descriptions")
+				}
 				shell.RunE = printScript
 			}
 		}
@@ -93,6 +98,14 @@ func finish(root *cobra.Command) {
 			}
 		}
 	})
+}
+
+// loadScript is how each shell reads a script that a command prints.
+var loadScript = map[string]string{
+	"bash":       "source <(suanli completion bash)",
+	"zsh":        "source <(suanli completion zsh)",
+	"fish":       "suanli completion fish | source",
+	"powershell": "suanli completion powershell | Out-String | Invoke-Expression",
 }
 
 // printScript prints a shell's script where the command prints; the library's
