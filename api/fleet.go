@@ -70,12 +70,12 @@ type OfferPrice struct {
 	Currency              string `json:"currency"`
 	PerHour               Amount `json:"per_hour" doc:"Compute and the disk asked for, all in"`
 	ComputePerHour        Amount `json:"compute_per_hour"`
-	StoragePerHour        Amount `json:"storage_per_hour" doc:"Of disk_gib, at 730 hours a month (a quote counts the real month); charged as long as the disk is kept, stopped too"`
+	StoragePerHour        Amount `json:"storage_per_hour" doc:"Of disk_gib, in this month in your account's time zone, as a quote says it; charged as long as the disk is kept, stopped too"`
 	Compute               Rate   `json:"compute_rate" doc:"Per hour, the whole bundle"`
 	Storage               Rate   `json:"storage_rate" doc:"Per GiB and month"`
 	Egress                Rate   `json:"egress_rate" doc:"Per GB (1,000,000,000 bytes) sent out"`
-	Granularity           string `json:"granularity" enum:"second,minute,hour"`
-	MinimumSeconds        int64  `json:"minimum_seconds" doc:"Charged at least, once a lease has run"`
+	Granularity           string `json:"granularity" doc:"What running time is counted in: second (whole ones: a second that has only begun is not charged), minute or hour (each that has begun is charged whole)" enum:"second,minute,hour"`
+	MinimumSeconds        int64  `json:"minimum_seconds" doc:"Seconds that each start is charged for, at least, however short the run"`
 	CommissionBasisPoints int64  `json:"commission_basis_points" doc:"The cloud's part of the price, in 1/100 of a per cent"`
 }
 

@@ -42,8 +42,8 @@ type Quote struct {
 	Image               string            `json:"image"`
 	DiskGiB             int64             `json:"disk_gib"`
 	Currency            string            `json:"currency"`
-	Granularity         string            `json:"granularity" doc:"What running time is rounded up to"`
-	MinimumSeconds      int64             `json:"minimum_seconds" doc:"Charged at each start, at least"`
+	Granularity         string            `json:"granularity" doc:"What running time is counted in: second (whole ones: a second that has only begun is not charged), minute or hour (each that has begun is charged whole)" enum:"second,minute,hour"`
+	MinimumSeconds      int64             `json:"minimum_seconds" doc:"Seconds that each start is charged for, at least, however short the run"`
 	Lines               []QuoteLine       `json:"lines"`
 	PerHour             Amount            `json:"per_hour" doc:"Everything while running, without egress"`
 	PerDay              Amount            `json:"per_day"`

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -150,28 +151,10 @@ func accountCommand() *cobra.Command {
 			return nil
 		},
 	}
-	list := &cobra.Command{
-		Use: "list", Short: tr("List all accounts (operator)"), Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := client(cmd)
-			if err != nil {
-				return err
-			}
-			accounts, err := c.Accounts(cmd.Context())
-			if err != nil {
-				return err
-			}
-			if wantsJSON(cmd) {
-				return printJSON(cmd, accounts)
-			}
-			t := newTable(tr("ID"), tr("NAME"), tr("CURRENCY"))
-			for _, a := range accounts {
-				t.add(a.ID, a.Name, a.Currency)
-			}
-			t.print(cmd.OutOrStdout())
-			return nil
-		},
-	}
+	list := listing("list", tr("List all accounts (operator)"),
+		func(ctx context.Context, c *api.Client) ([]api.Account, error) { return c.Accounts(ctx) },
+		[]string{tr("ID"), tr("NAME"), tr("CURRENCY")},
+		func(a api.Account) []any { return []any{a.ID, a.Name, a.Currency} })
 	var in api.CreateAccount
 	var passwordFile string
 	create := &cobra.Command{
@@ -209,6 +192,7 @@ func keyCommand() *cobra.Command {
 	var scopes []string
 	create := &cobra.Command{
 		Use: "create NAME", Short: tr("Make an API key; its secret is shown once"), Args: cobra.ExactArgs(1),
+		Example: `  suanli key create ci --scope market:read,lease:read`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := client(cmd)
 			if err != nil {
@@ -225,42 +209,13 @@ func keyCommand() *cobra.Command {
 			return nil
 		},
 	}
-	create.Flags().StringSliceVar(&scopes, "scope", []string{"*"}, tr("what the key may do; * for all that you may"))
-	list := &cobra.Command{
-		Use: "list", Short: tr("List API keys"), Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := client(cmd)
-			if err != nil {
-				return err
-			}
-			keys, err := c.APIKeys(cmd.Context())
-			if err != nil {
-				return err
-			}
-			if wantsJSON(cmd) {
-				return printJSON(cmd, keys)
-			}
-			t := newTable(tr("ID"), tr("NAME"), tr("KEY"), tr("MAY"))
-			for _, k := range keys {
-				t.add(k.ID, k.Name, "…"+k.Hint, strings.Join(k.Scopes, " "))
-			}
-			t.print(cmd.OutOrStdout())
-			return nil
-		},
-	}
-	remove := &cobra.Command{
-		Use: "delete ID", Short: tr("Revoke an API key"), Args: cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := client(cmd)
-			if err != nil {
-				return err
-			}
-			if err := c.DeleteAPIKey(cmd.Context(), args[0]); err != nil {
-				return err
-			}
-			return done(cmd, map[string]string{"id": args[0]}, "key %s is revoked", args[0])
-		},
-	}
+	create.Flags().StringSliceVar(&scopes, "scope", []string{"*"}, tr("what the key may do, such as lease:read (suanli account show lists what you may); * for all of that"))
+	list := listing("list", tr("List API keys"),
+		func(ctx context.Context, c *api.Client) ([]api.APIKey, error) { return c.APIKeys(ctx) },
+		[]string{tr("ID"), tr("NAME"), tr("KEY"), tr("MAY")},
+		func(k api.APIKey) []any { return []any{k.ID, k.Name, "…" + k.Hint, strings.Join(k.Scopes, " ")} })
+	remove := removal("delete KEY", tr("Revoke an API key"), itself, (*api.Client).DeleteAPIKey,
+		func(id string) string { return tr("key %s is revoked", id) })
 	sshAdd := &cobra.Command{
 		Use: "ssh-add FILE", Short: tr("Add an SSH public key"), Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {

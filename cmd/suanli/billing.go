@@ -11,20 +11,11 @@ import (
 )
 
 func balanceCommand() *cobra.Command {
-	return &cobra.Command{
-		Use: "balance", Short: tr("Show the account's money and how long it lasts"), Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := client(cmd)
-			if err != nil {
-				return err
-			}
-			b, err := c.Balance(cmd.Context())
-			if err != nil {
-				return err
-			}
-			if wantsJSON(cmd) {
-				return printJSON(cmd, b)
-			}
+	return showing("balance", tr("Show the account's money and how long it lasts"), cobra.NoArgs,
+		func(cmd *cobra.Command, c *api.Client, _ []string) (*api.Balance, error) {
+			return c.Balance(cmd.Context())
+		},
+		func(cmd *cobra.Command, b *api.Balance) {
 			t := newTable(tr("SETTLED"), b.Settled.Display()+" "+b.Currency)
 			t.add(tr("HELD"), b.Held.Display())
 			t.add(tr("DUE, NOT POSTED"), b.UnbilledDue.Display())
@@ -34,34 +25,21 @@ func balanceCommand() *cobra.Command {
 				t.add(tr("LASTS UNTIL"), b.RunsOutAt.Local().Format(time.DateTime))
 			}
 			t.print(cmd.OutOrStdout())
-			return nil
-		},
-	}
+		})
 }
 
 func billCommand() *cobra.Command {
-	cmd := &cobra.Command{
-		Use: "bill LEASE", Short: tr("Show what a lease costs so far, line by line"), Args: cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := client(cmd)
-			if err != nil {
-				return err
-			}
+	cmd := showing("bill LEASE", tr("Show what a lease costs so far, line by line"), cobra.ExactArgs(1),
+		func(cmd *cobra.Command, c *api.Client, args []string) (*api.Bill, error) {
 			l, err := c.Lease(cmd.Context(), args[0])
 			if err != nil {
-				return err
+				return nil, err
 			}
-			b, err := c.Bill(cmd.Context(), l.ID)
-			if err != nil {
-				return err
-			}
-			if wantsJSON(cmd) {
-				return printJSON(cmd, b)
-			}
-			printBill(cmd, b)
-			return nil
+			return c.Bill(cmd.Context(), l.ID)
 		},
-	}
+		func(cmd *cobra.Command, b *api.Bill) {
+			printBill(cmd, b)
+		})
 	return cmd
 }
 

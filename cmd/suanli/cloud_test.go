@@ -52,6 +52,14 @@ type pretence struct {
 
 	mu    sync.Mutex
 	state string
+	line  string // that was last run by SSH
+}
+
+// lastLine is the line of shell that was last run by SSH.
+func (p *pretence) lastLine() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.line
 }
 
 func newPretence(t *testing.T) *pretence {
@@ -222,12 +230,12 @@ func (p *pretence) serveSSH() {
 			if err != nil {
 				return
 			}
-			go serveSSHConn(conn, cfg, files)
+			go p.serveSSHConn(conn, cfg, files)
 		}
 	}()
 }
 
-func serveSSHConn(conn net.Conn, cfg *ssh.ServerConfig, files sftp.Handlers) {
+func (p *pretence) serveSSHConn(conn net.Conn, cfg *ssh.ServerConfig, files sftp.Handlers) {
 	defer conn.Close()
 	_, channels, requests, err := ssh.NewServerConn(conn, cfg)
 	if err != nil {
@@ -248,6 +256,9 @@ func serveSSHConn(conn net.Conn, cfg *ssh.ServerConfig, files sftp.Handlers) {
 				case "subsystem":
 					go func() { _ = sftp.NewRequestServer(channel, files).Serve(); channel.Close() }()
 				case "exec":
+					p.mu.Lock()
+					p.line = text.Text
+					p.mu.Unlock()
 					io.WriteString(channel, "hello\n")
 					io.WriteString(channel.Stderr(), "aside\n")
 					status := struct{ Code uint32 }{}

@@ -2,11 +2,13 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -14,6 +16,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"suanli.dev/internal/config"
+	"suanli.dev/internal/fleet"
 )
 
 //go:generate go test suanli.dev/cmd/suanli -run TestTheDocumentListsEveryCommand -update
@@ -174,7 +177,7 @@ func TestCommandsInDocumentsExist(t *testing.T) {
 			}
 		}
 	}
-	if checked < 30 {
+	if checked < 100 {
 		t.Errorf("only %d commands were found in %d documents", checked, len(files))
 	}
 }
@@ -201,10 +204,21 @@ func exists(words []string, whole bool) error {
 	if err := cmd.ParseFlags(rest); err != nil {
 		return err
 	}
-	if whole {
-		return cmd.ValidateArgs(cmd.Flags().Args())
+	if !whole {
+		return nil
 	}
-	return nil
+	// A flag that exists can still have a value that the cloud refuses, or leave
+	// a script waiting for somebody to type.
+	if f := cmd.Flags().Lookup("sort"); f != nil && f.Value.String() != "" {
+		field := strings.TrimPrefix(f.Value.String(), "-")
+		if !slices.ContainsFunc(fleet.Fields(), func(f fleet.Field) bool { return f.Name == field && f.Type != "text" }) {
+			return fmt.Errorf("offers cannot be sorted by %q", field)
+		}
+	}
+	if cmd.CommandPath() == "suanli account create" && !cmd.Flags().Changed("password-file") {
+		return errors.New("without --password-file it fails where there is no terminal")
+	}
+	return cmd.ValidateArgs(cmd.Flags().Args())
 }
 
 // shellWords splits a line as a shell would, up to a comment, pipe or redirection.

@@ -61,29 +61,44 @@ func enter(cmd *cobra.Command, lease string) (*ssh.Client, error) {
 }
 
 func sshCommand() *cobra.Command {
-	return &cobra.Command{
-		Use: "ssh LEASE", Short: tr("Open a shell in a lease"), Args: cobra.ExactArgs(1),
+	var terminal bool
+	cmd := &cobra.Command{
+		Use: "ssh LEASE [-- COMMAND…]", Short: tr("Open a shell in a lease, or run a line of shell in it"), Args: cobra.MinimumNArgs(1),
+		Long: tr("As with ssh itself, the words of a command are joined by spaces and read by the shell inside: variables, pipes and wildcards in them are the instance's. suanli exec passes each word as it is."),
+		Example: `  suanli ssh lab
+  suanli ssh lab -- 'df -h / | tail -1'`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			conn, err := enter(cmd, args[0])
 			if err != nil {
 				return err
 			}
 			defer conn.Close()
-			return runInside(cmd, conn, nil)
+			line := strings.Join(commandOf(args), " ")
+			return runInside(cmd, conn, line, terminal || line == "")
 		},
 	}
+	cmd.Flags().BoolVarP(&terminal, "tty", "t", false, tr("give the command a terminal"))
+	cmd.Flags().SetInterspersed(false)
+	return cmd
+}
+
+// commandOf is the command among the arguments after a lease's name. Flags end at
+// the name, so that the command keeps its own; the customary -- before it is not
+// part of it.
+func commandOf(args []string) []string {
+	command := args[1:]
+	if len(command) > 0 && command[0] == "--" {
+		command = command[1:]
+	}
+	return command
 }
 
 func execCommand() *cobra.Command {
+	var terminal bool
 	cmd := &cobra.Command{
 		Use: "exec LEASE -- COMMAND…", Short: tr("Run a command in a lease; exits with its code"), Args: cobra.MinimumNArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			// Flags end at the lease's name, so that the command keeps its own; the
-			// customary -- before it is not part of it.
-			command := args[1:]
-			if command[0] == "--" {
-				command = command[1:]
-			}
+			command := commandOf(args)
 			if len(command) == 0 {
 				return usageError{errors.New(tr("give the command to run after --"))}
 			}
@@ -93,13 +108,13 @@ func execCommand() *cobra.Command {
 			}
 			defer conn.Close()
 			if !wantsJSON(cmd) {
-				return runInside(cmd, conn, command)
+				return runInside(cmd, conn, quoteCommandLine(command), terminal)
 			}
 			out, side := cmd.OutOrStdout(), cmd.ErrOrStderr()
 			stdout, stderr := &strings.Builder{}, &strings.Builder{}
 			cmd.SetOut(stdout)
 			cmd.SetErr(stderr)
-			err = runInside(cmd, conn, command)
+			err = runInside(cmd, conn, quoteCommandLine(command), false)
 			cmd.SetOut(out)
 			cmd.SetErr(side)
 			var exit exitError
@@ -112,12 +127,14 @@ func execCommand() *cobra.Command {
 			return err // the exit code is the command's all the same
 		},
 	}
+	cmd.Flags().BoolVarP(&terminal, "tty", "t", false, tr("give the command a terminal"))
 	cmd.Flags().SetInterspersed(false)
 	return cmd
 }
 
-// runInside runs a command, or a shell on a terminal when there is none.
-func runInside(cmd *cobra.Command, conn *ssh.Client, command []string) error {
+// runInside runs a line of shell, or a login shell if it is empty, on a terminal
+// if one is wanted and there is one here.
+func runInside(cmd *cobra.Command, conn *ssh.Client, line string, terminal bool) error {
 	s, err := conn.NewSession()
 	if err != nil {
 		return err
@@ -126,7 +143,7 @@ func runInside(cmd *cobra.Command, conn *ssh.Client, command []string) error {
 	s.Stdout, s.Stderr = cmd.OutOrStdout(), cmd.ErrOrStderr()
 	in := int(os.Stdin.Fd())
 	s.Stdin = cmd.InOrStdin()
-	if term.IsTerminal(in) && command == nil {
+	if terminal && term.IsTerminal(in) {
 		width, height, err := term.GetSize(in)
 		if err != nil {
 			width, height = 80, 24
@@ -156,13 +173,13 @@ func runInside(cmd *cobra.Command, conn *ssh.Client, command []string) error {
 	}
 	stop := context.AfterFunc(cmd.Context(), func() { conn.Close() })
 	defer stop()
-	if command == nil {
+	if line == "" {
 		err = s.Shell()
 		if err == nil {
 			err = s.Wait()
 		}
 	} else {
-		err = s.Run(quoteCommandLine(command))
+		err = s.Run(line)
 	}
 	var exit *ssh.ExitError
 	if errors.As(err, &exit) {
@@ -210,7 +227,7 @@ func logsCommand() *cobra.Command {
 		},
 	}
 	cmd.Flags().BoolVarP(&follow, "follow", "f", false, tr("go on until it ends"))
-	cmd.Flags().IntVar(&tail, "tail", 0, tr("only the last lines; 0: all"))
+	cmd.Flags().IntVar(&tail, "tail", 0, tr("how many of the last lines; 0: all"))
 	return cmd
 }
 
@@ -237,6 +254,8 @@ func printLines(cmd *cobra.Command, log io.Reader) error {
 func cpCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "cp FROM TO", Short: tr("Copy files between here and LEASE:PATH"), Args: cobra.ExactArgs(2),
+		Example: `  suanli cp data.tar lab:/root/
+  suanli cp lab:/root/model.pt .`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			fromLease, from, fromRemote := remotePath(args[0])
 			toLease, to, toRemote := remotePath(args[1])
@@ -381,6 +400,8 @@ func forwardCommand() *cobra.Command {
 	var bind string
 	cmd := &cobra.Command{
 		Use: "port-forward LEASE [LOCAL:]REMOTE", Short: tr("Reach a port of a lease on this machine"), Args: cobra.ExactArgs(2),
+		Example: `  suanli port-forward lab 8000
+  suanli port-forward lab 9000:8000`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			local, remote, ok := strings.Cut(args[1], ":")
 			if !ok {
@@ -451,8 +472,8 @@ func topCommand() *cobra.Command {
 				if wantsJSON(cmd) {
 					return printJSON(cmd, p.Items)
 				}
-				if !once {
-					fmt.Fprint(cmd.OutOrStdout(), "\x1b[H\x1b[2J")
+				if !once && terminalWidth(cmd.OutOrStdout()) > 0 {
+					fmt.Fprint(cmd.OutOrStdout(), "\x1b[H\x1b[2J") // to the top of an empty screen
 				}
 				t := newTable(tr("NAME"), "GPU %", "CPU %", tr("MEMORY MiB"), tr("DISK MiB"), tr("SENT MB"), tr("SESSIONS"))
 				for _, l := range p.Items {

@@ -24,63 +24,19 @@ import (
 func gatewayCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "gateway", Short: tr("Gateways at other places, by which renters reach instances")}
 	var in api.CreateGatewayToken
-	var valid time.Duration
-	create := &cobra.Command{
-		Use: "token", Short: tr("Make a one-time token for a gateway to join (operator)"), Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := client(cmd)
-			if err != nil {
-				return err
-			}
-			in.ExpiresInSeconds = int64(valid / time.Second)
-			t, err := c.CreateGatewayToken(cmd.Context(), in)
-			if err != nil {
-				return err
-			}
-			if wantsJSON(cmd) {
-				return printJSON(cmd, t)
-			}
-			fmt.Fprintln(cmd.OutOrStdout(), t.Token)
-			return nil
-		},
-	}
+	create := joinToken(tr("Make a one-time token for a gateway to join (operator)"), func(ctx context.Context, c *api.Client, valid int64) (*api.JoinToken, error) {
+		in.ExpiresInSeconds = valid
+		return c.CreateGatewayToken(ctx, in)
+	})
 	create.Flags().StringVar(&in.Name, "name", "", tr("name of the gateway"))
-	create.Flags().DurationVar(&valid, "valid-for", time.Hour, tr("how long the token can be used"))
-	list := &cobra.Command{
-		Use: "list", Short: tr("List gateways that have joined (operator)"), Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := client(cmd)
-			if err != nil {
-				return err
-			}
-			gateways, err := c.Gateways(cmd.Context())
-			if err != nil {
-				return err
-			}
-			if wantsJSON(cmd) {
-				return printJSON(cmd, gateways)
-			}
-			t := newTable(tr("NAME"), tr("ID"), tr("VERSION"), tr("JOINED"))
-			for _, g := range gateways {
-				t.add(g.Name, g.ID, g.Build, g.CreatedAt.Local().Format(time.DateTime))
-			}
-			t.print(cmd.OutOrStdout())
-			return nil
-		},
-	}
-	remove := &cobra.Command{
-		Use: "remove ID", Short: tr("Turn a gateway away for good (operator)"), Args: cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := client(cmd)
-			if err != nil {
-				return err
-			}
-			if err := c.RemoveGateway(cmd.Context(), args[0]); err != nil {
-				return err
-			}
-			return done(cmd, map[string]string{"id": args[0]}, "gateway %s is removed", args[0])
-		},
-	}
+	list := listing("list", tr("List gateways that have joined (operator)"),
+		func(ctx context.Context, c *api.Client) ([]api.Gateway, error) { return c.Gateways(ctx) },
+		[]string{tr("NAME"), tr("ID"), tr("VERSION"), tr("JOINED")},
+		func(g api.Gateway) []any {
+			return []any{g.Name, g.ID, g.Build, g.CreatedAt.Local().Format(time.DateTime)}
+		})
+	remove := removal("remove GATEWAY", tr("Turn a gateway away for good (operator)"), itself, (*api.Client).RemoveGateway,
+		func(id string) string { return tr("gateway %s is removed", id) })
 	var token string
 	join := &cobra.Command{
 		Use: "join ADDRESS", Short: tr("Join a cloud with a one-time token, then run the gateway"), Args: cobra.ExactArgs(1),

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -14,61 +15,28 @@ import (
 func hostCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "host", Short: tr("Offer hosts: tokens, listings, prices, maintenance")}
 	var token api.CreateJoinToken
-	var valid time.Duration
-	join := &cobra.Command{
-		Use: "token", Short: tr("Make a one-time token for a machine to join"), Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := client(cmd)
-			if err != nil {
-				return err
-			}
-			token.ExpiresInSeconds = int64(valid / time.Second)
-			t, err := c.CreateJoinToken(cmd.Context(), token)
-			if err != nil {
-				return err
-			}
-			if wantsJSON(cmd) {
-				return printJSON(cmd, t)
-			}
-			fmt.Fprintln(cmd.OutOrStdout(), t.Token)
-			return nil
-		},
-	}
+	join := joinToken(tr("Make a one-time token for a machine to join"), func(ctx context.Context, c *api.Client, valid int64) (*api.JoinToken, error) {
+		token.ExpiresInSeconds = valid
+		return c.CreateJoinToken(ctx, token)
+	})
 	join.Flags().StringVar(&token.Name, "name", "", tr("name of the host"))
 	join.Flags().StringVar(&token.Region, "region", "", tr("region of the host"))
 	join.Flags().StringVar(&token.Zone, "zone", "", tr("zone of the host"))
 	join.Flags().StringVar(&token.Rack, "rack", "", tr("rack of the host"))
-	join.Flags().DurationVar(&valid, "valid-for", time.Hour, tr("how long the token can be used"))
-	list := &cobra.Command{
-		Use: "list", Short: tr("List hosts"), Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := client(cmd)
-			if err != nil {
-				return err
-			}
-			hosts, err := c.Hosts(cmd.Context())
-			if err != nil {
-				return err
-			}
-			if wantsJSON(cmd) {
-				return printJSON(cmd, hosts)
-			}
-			t := newTable(tr("NAME"), tr("ID"), tr("STATE"), "GPU", tr("ZONE"), tr("RELIABILITY"), tr("REASON"))
-			for _, h := range hosts {
-				t.add(h.Name+mark(h.Simulated), h.ID, h.State, len(h.GPUs), h.Zone, h.ReliabilityPercent+" %", h.Reason)
-			}
-			t.print(cmd.OutOrStdout())
-			return nil
-		},
-	}
+	list := listing("list", tr("List hosts"),
+		func(ctx context.Context, c *api.Client) ([]api.Host, error) { return c.Hosts(ctx) },
+		[]string{tr("NAME"), tr("ID"), tr("STATE"), "GPU", tr("ZONE"), tr("RELIABILITY"), tr("REASON")},
+		func(h api.Host) []any {
+			return []any{h.Name + mark(h.Simulated), h.ID, h.State, len(h.GPUs), h.Zone, h.ReliabilityPercent + " %", h.Reason}
+		})
 	show := &cobra.Command{
 		Use: "show HOST", Short: tr("Show a host, its GPUs and its self-test"), Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := client(cmd)
+			c, id, err := hostNamed(cmd, args[0])
 			if err != nil {
 				return err
 			}
-			h, err := c.Host(cmd.Context(), args[0])
+			h, err := c.Host(cmd.Context(), id)
 			if err != nil {
 				return err
 			}
@@ -79,6 +47,9 @@ func hostCommand() *cobra.Command {
 			t.add(tr("ID"), h.ID)
 			t.add(tr("STATE"), h.State+" "+h.Reason)
 			t.add(tr("ZONE"), h.Region+", "+h.Zone)
+			if m := h.Maintenance; m != nil {
+				t.add(tr("MAINTENANCE"), window(m))
+			}
 			for _, g := range h.GPUs {
 				t.add("GPU", g.UUID+" "+g.Model+mark(h.Simulated))
 			}
@@ -102,11 +73,11 @@ func hostCommand() *cobra.Command {
 		return &cobra.Command{
 			Use: use + " HOST", Short: short, Args: cobra.ExactArgs(1),
 			RunE: func(cmd *cobra.Command, args []string) error {
-				c, err := client(cmd)
+				c, id, err := hostNamed(cmd, args[0])
 				if err != nil {
 					return err
 				}
-				h, err := do(c, cmd.Context(), args[0])
+				h, err := do(c, cmd.Context(), id)
 				return hostResult(cmd, h, err)
 			},
 		}
@@ -114,8 +85,9 @@ func hostCommand() *cobra.Command {
 	var model, price, disk, egress string
 	setPrice := &cobra.Command{
 		Use: "price HOST", Short: tr("Set a host's prices; running leases keep theirs"), Args: cobra.ExactArgs(1),
+		Example: `  suanli host price gpu-01 --gpu-model "RTX 4090" --per-gpu-hour 0.39`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := client(cmd)
+			c, id, err := hostNamed(cmd, args[0])
 			if err != nil {
 				return err
 			}
@@ -143,7 +115,7 @@ func hostCommand() *cobra.Command {
 				}
 				in.PerGPUHour = map[string]api.Rate{model: v}
 			}
-			h, err := c.UpdateListing(cmd.Context(), args[0], in)
+			h, err := c.UpdateListing(cmd.Context(), id, in)
 			return hostResult(cmd, h, err)
 		},
 	}
@@ -154,14 +126,18 @@ func hostCommand() *cobra.Command {
 	var from, until string
 	maintenance := &cobra.Command{
 		Use: "maintenance HOST", Short: tr("Announce a maintenance window"), Args: cobra.ExactArgs(1),
+		Example: `  suanli host maintenance gpu-01 --from 48h --until 50h`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := client(cmd)
+			c, id, err := hostNamed(cmd, args[0])
 			if err != nil {
 				return err
 			}
 			if until == "" {
-				h, err := c.CancelMaintenance(cmd.Context(), args[0])
-				return hostResult(cmd, h, err)
+				if from != "" {
+					return usageError{errors.New(tr("--from has no end: give --until, too; without both the window is canceled"))}
+				}
+				h, err := c.CancelMaintenance(cmd.Context(), id)
+				return maintenanceResult(cmd, h, err)
 			}
 			now := time.Now()
 			begin, end := now.UTC(), time.Time{}
@@ -174,44 +150,82 @@ func hostCommand() *cobra.Command {
 				return usageError{err}
 			}
 			in := api.SetMaintenance{From: &begin, Until: &end}
-			h, err := c.SetMaintenance(cmd.Context(), args[0], in)
-			return hostResult(cmd, h, err)
+			h, err := c.SetMaintenance(cmd.Context(), id, in)
+			return maintenanceResult(cmd, h, err)
 		},
 	}
 	maintenance.Flags().StringVar(&from, "from", "", tr("start: a time or a duration from now (default: now)"))
 	maintenance.Flags().StringVar(&until, "until", "", tr("end: a time or a duration from now; left out: cancel the window"))
-	remove := &cobra.Command{
-		Use: "remove HOST", Short: tr("Remove a host that has no leases"), Args: cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := client(cmd)
-			if err != nil {
-				return err
-			}
-			if err := c.RemoveHost(cmd.Context(), args[0]); err != nil {
-				return err
-			}
-			return done(cmd, map[string]string{"id": args[0]}, "host %s is removed", args[0])
-		},
-	}
-	abandon := &cobra.Command{
-		Use: "abandon HOST", Short: tr("Give up a host that will not come back; its leases end (operator)"), Args: cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := client(cmd)
-			if err != nil {
-				return err
-			}
-			if err := c.AbandonHost(cmd.Context(), args[0]); err != nil {
-				return err
-			}
-			return done(cmd, map[string]string{"id": args[0]}, "host %s is given up", args[0])
-		},
-	}
+	remove := removal("remove HOST", tr("Remove a host that has no leases"), findHost, (*api.Client).RemoveHost,
+		func(id string) string { return tr("host %s is removed", id) })
+	abandon := removal("abandon HOST", tr("Give up a host that will not come back; its leases end (operator)"), findHost, (*api.Client).AbandonHost,
+		func(id string) string { return tr("host %s is given up", id) })
 	cmd.AddCommand(join, list, show, setPrice, maintenance, remove, abandon,
 		verb("list-gpu", tr("Put a host on the market"), (*api.Client).ListHost),
 		verb("unlist", tr("Take a host off the market; its leases run on"), (*api.Client).UnlistHost),
 		verb("drain", tr("Take no new leases on a host"), (*api.Client).DrainHost),
 		verb("undrain", tr("Take leases on a host again"), (*api.Client).UndrainHost))
 	return cmd
+}
+
+// hostNamed is a client of the cloud and the identifier of the host that an
+// argument names.
+func hostNamed(cmd *cobra.Command, arg string) (*api.Client, string, error) {
+	c, err := client(cmd)
+	if err != nil {
+		return nil, "", err
+	}
+	id, err := findHost(cmd.Context(), c, arg)
+	return c, id, err
+}
+
+// findHost returns the identifier of the host that an argument names, by that
+// identifier or by a name that no other host has.
+func findHost(ctx context.Context, c *api.Client, arg string) (string, error) {
+	if strings.HasPrefix(arg, "ho-") {
+		return arg, nil
+	}
+	hosts, err := c.Hosts(ctx)
+	if err != nil {
+		return "", err
+	}
+	var found, names []string
+	for _, h := range hosts {
+		names = append(names, h.Name)
+		if h.Name == arg {
+			found = append(found, fmt.Sprintf("%s (%s, %s)", h.ID, h.State, h.Zone))
+		}
+	}
+	switch len(found) {
+	case 0:
+		return "", missing{tr("there is no host %q among yours; you have: %s", arg, strings.Join(names, ", "))}
+	case 1:
+		id, _, _ := strings.Cut(found[0], " ")
+		return id, nil
+	}
+	return "", usageError{errors.New(tr("%d hosts are called %q; give the identifier of one: %s", len(found), arg, strings.Join(found, ", ")))}
+}
+
+// maintenanceResult says what was announced and what it does.
+func maintenanceResult(cmd *cobra.Command, h *api.Host, err error) error {
+	if err != nil {
+		return err
+	}
+	if wantsJSON(cmd) {
+		return printJSON(cmd, h)
+	}
+	if h.Maintenance == nil {
+		say(cmd, "Host %s has no maintenance window now. It is %s.", h.Name, h.State)
+		return nil
+	}
+	say(cmd, "Maintenance of host %s: %s.", h.Name, window(h.Maintenance))
+	say(cmd, "In that time nothing new starts on it, and its absence does not count against its reliability. Leases that run are not stopped by it; drain the host early enough to let it run empty. It is %s now.", h.State)
+	return nil
+}
+
+// window is a maintenance window in local time, with its length.
+func window(m *api.Maintenance) string {
+	return tr("%s to %s (%s)", m.From.Local().Format(time.DateTime), m.Until.Local().Format(time.DateTime), m.Until.Sub(m.From).Round(time.Second))
 }
 
 func hostResult(cmd *cobra.Command, h *api.Host, err error) error {

@@ -21,7 +21,7 @@ type wishes struct {
 	create api.LeaseCreate
 	where  string
 	runFor time.Duration
-	stopIn time.Duration
+	stop   deadline
 	idle   time.Duration
 	env    []string
 	labels []string
@@ -47,8 +47,8 @@ func (w *wishes) leaseFlags(cmd *cobra.Command) {
 	f.StringArrayVar(&w.labels, "label", nil, tr("label KEY=VALUE; may be repeated"))
 	f.StringVar(&w.script, "start-script", "", tr("file whose content is run when the instance starts"))
 	f.IntSliceVarP(&w.create.Ports, "port", "p", nil, tr("TCP port served inside; may be repeated"))
-	f.DurationVar(&w.stopIn, "stop-in", 0, tr("stop after this time"))
-	f.DurationVar(&w.idle, "idle-stop", 0, tr("stop when nobody has used it for this time"))
+	w.stop.flags(cmd)
+	f.DurationVar(&w.idle, "idle-stop", 0, tr("stop when nobody has used it for this time; 0: never"))
 	f.StringVar(&w.cap, "spending-cap", "", tr("stop when this much is due"))
 }
 
@@ -95,9 +95,11 @@ func (w *wishes) makeLease(quoteID string, command []string) (api.LeaseCreate, e
 		}
 		r.StartScript = string(b)
 	}
-	if w.stopIn != 0 {
-		t := time.Now().Add(w.stopIn).UTC().Truncate(time.Second)
-		r.StopAt = &t
+	if r.StopAt, err = w.stop.moment(time.Now()); err != nil {
+		return r, err
+	}
+	if r.StopAt != nil && r.StopAt.IsZero() { // never, which is what a new lease has
+		r.StopAt = nil
 	}
 	if w.idle != 0 {
 		r.IdleStop = &api.IdleStop{AfterSeconds: int64(w.idle / time.Second), GPUPercent: 5, CPUPercent: 5}
@@ -184,9 +186,11 @@ func mark(simulated bool) string {
 
 func rentCommand() *cobra.Command {
 	w := &wishes{}
-	var wait bool
+	var wait waiting
 	cmd := &cobra.Command{
 		Use: "rent [OFFER] [-- COMMAND…]", Short: tr("Rent a GPU: quote, accept, wait until it runs"),
+		Example: `  suanli rent --where 'gpu_count = 1' --template jupyterlab --name lab --stop-in 8h
+  suanli rent --where 'gpu_model = "RTX 4090"' --image debian:12 --disk 50 --no-wait -- sleep 3600`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			offer, command := args, []string(nil)
 			if n := cmd.ArgsLenAtDash(); n >= 0 {
@@ -215,7 +219,7 @@ func rentCommand() *cobra.Command {
 				return err
 			}
 			say(cmd, "Lease %s (%s) is accepted", l.Name, l.ID)
-			if wait {
+			if wait.yes() {
 				if l, err = waitFor(cmd, c, l.ID, "running", "stopped"); err != nil {
 					return err
 				}
@@ -229,9 +233,19 @@ func rentCommand() *cobra.Command {
 	}
 	w.quoteFlags(cmd)
 	w.leaseFlags(cmd)
-	cmd.Flags().BoolVar(&wait, "wait", true, tr("wait until it runs"))
+	wait.flags(cmd, tr("wait until it runs"))
 	return cmd
 }
+
+// waiting is whether a command returns only when what it began is done.
+type waiting struct{ wait, not bool }
+
+func (w *waiting) flags(cmd *cobra.Command, usage string) {
+	cmd.Flags().BoolVar(&w.wait, "wait", true, usage)
+	cmd.Flags().BoolVar(&w.not, "no-wait", false, tr("return at once"))
+}
+
+func (w *waiting) yes() bool { return w.wait && !w.not }
 
 // waitFor polls a lease until it is in one of the states, showing progress. A
 // lease that fails or ends meanwhile is an error with its reason.
@@ -281,7 +295,7 @@ func psCommand() *cobra.Command {
 	var all bool
 	var state string
 	cmd := &cobra.Command{
-		Use: "ps", Short: tr("List leases"), Args: cobra.NoArgs,
+		Use: "ps", Aliases: []string{"ls", "list"}, Short: tr("List leases"), Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := client(cmd)
 			if err != nil {
@@ -316,20 +330,11 @@ func psCommand() *cobra.Command {
 }
 
 func showCommand() *cobra.Command {
-	return &cobra.Command{
-		Use: "show LEASE", Short: tr("Show one lease"), Args: cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := client(cmd)
-			if err != nil {
-				return err
-			}
-			l, err := c.Lease(cmd.Context(), args[0])
-			if err != nil {
-				return err
-			}
-			if wantsJSON(cmd) {
-				return printJSON(cmd, l)
-			}
+	return showing("show LEASE", tr("Show one lease"), cobra.ExactArgs(1),
+		func(cmd *cobra.Command, c *api.Client, args []string) (*api.Lease, error) {
+			return c.Lease(cmd.Context(), args[0])
+		},
+		func(cmd *cobra.Command, l *api.Lease) {
 			t := newTable(tr("NAME"), l.Name)
 			t.add(tr("ID"), l.ID)
 			t.add(tr("STATE"), strings.TrimSpace(l.State+" "+l.Message))
@@ -345,16 +350,14 @@ func showCommand() *cobra.Command {
 				t.add(tr("STOPS AT"), l.StopAt.Local().Format(time.DateTime))
 			}
 			t.print(cmd.OutOrStdout())
-			return nil
-		},
-	}
+		})
 }
 
 func cpus(millis int64) string { return strconv.FormatFloat(float64(millis)/1000, 'f', -1, 64) }
 
 // act is a command that moves one lease and waits for where it leads.
 func act(use, short string, do func(*api.Client, context.Context, string) (*api.Lease, error), states ...string) *cobra.Command {
-	var wait bool
+	var wait waiting
 	cmd := &cobra.Command{
 		Use: use + " LEASE", Short: short, Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -366,7 +369,7 @@ func act(use, short string, do func(*api.Client, context.Context, string) (*api.
 			if err != nil {
 				return err
 			}
-			if wait {
+			if wait.yes() {
 				if l, err = waitFor(cmd, c, l.ID, states...); err != nil {
 					return err
 				}
@@ -378,7 +381,7 @@ func act(use, short string, do func(*api.Client, context.Context, string) (*api.
 			return nil
 		},
 	}
-	cmd.Flags().BoolVar(&wait, "wait", true, tr("wait until it is done"))
+	wait.flags(cmd, tr("wait until it is done"))
 	return cmd
 }
 
@@ -399,11 +402,14 @@ func endCommand() *cobra.Command {
 }
 
 func setCommand() *cobra.Command {
-	var name, stopAt string
+	var name string
+	var stop deadline
 	var labels []string
 	var idle time.Duration
 	cmd := &cobra.Command{
 		Use: "set LEASE", Short: tr("Change name, labels, deadline or idle stop of a lease"), Args: cobra.ExactArgs(1),
+		Example: `  suanli set lab --stop-in 2h
+  suanli set lab --stop-at never --idle-stop 30m`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := client(cmd)
 			if err != nil {
@@ -416,15 +422,8 @@ func setCommand() *cobra.Command {
 			if u.Labels, err = pairs("--label", labels); err != nil {
 				return err
 			}
-			switch {
-			case stopAt == "never":
-				u.StopAt = &time.Time{}
-			case stopAt != "":
-				t, err := moment(stopAt, time.Now())
-				if err != nil {
-					return usageError{err}
-				}
-				u.StopAt = &t
+			if u.StopAt, err = stop.moment(time.Now()); err != nil {
+				return err
 			}
 			if cmd.Flags().Changed("idle-stop") {
 				u.IdleStop = &api.IdleStop{AfterSeconds: int64(idle / time.Second), GPUPercent: 5, CPUPercent: 5}
@@ -442,9 +441,43 @@ func setCommand() *cobra.Command {
 	}
 	cmd.Flags().StringVar(&name, "name", "", tr("new name"))
 	cmd.Flags().StringArrayVar(&labels, "label", nil, tr("all its labels, KEY=VALUE; may be repeated"))
-	cmd.Flags().StringVar(&stopAt, "stop-at", "", tr("stop at a time (2026-05-01T12:00:00Z), in a duration (8h), or never"))
+	stop.flags(cmd)
 	cmd.Flags().DurationVar(&idle, "idle-stop", 0, tr("stop when nobody has used it for this time; 0: never"))
 	return cmd
+}
+
+// deadline is when a lease stops by itself, as two flags that every command with
+// a deadline has alike.
+type deadline struct {
+	at string
+	in time.Duration
+}
+
+func (d *deadline) flags(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&d.at, "stop-at", "", tr("stop at this time, such as 2026-05-01T12:00:00Z; never: no deadline"))
+	cmd.Flags().DurationVar(&d.in, "stop-in", 0, tr("stop this long from now, such as 8h"))
+}
+
+// moment is when to stop: nil if nothing was said, the zero time for never.
+func (d *deadline) moment(now time.Time) (*time.Time, error) {
+	switch {
+	case d.at != "" && d.in != 0:
+		return nil, usageError{errors.New(tr("--stop-at and --stop-in say the same thing; give one of them"))}
+	case d.in < 0:
+		return nil, usageError{errors.New(tr("--stop-in %s is in the past", d.in))}
+	case d.in != 0:
+		t := now.Add(d.in).UTC().Truncate(time.Second)
+		return &t, nil
+	case d.at == "":
+		return nil, nil
+	case d.at == "never":
+		return &time.Time{}, nil
+	}
+	t, err := moment(d.at, now)
+	if err != nil {
+		return nil, usageError{err}
+	}
+	return &t, nil
 }
 
 // moment reads a time or a duration from now.
@@ -460,26 +493,15 @@ func moment(s string, now time.Time) (time.Time, error) {
 }
 
 func historyCommand() *cobra.Command {
-	return &cobra.Command{
-		Use: "history LEASE", Short: tr("Show what happened to a lease"), Args: cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := client(cmd)
-			if err != nil {
-				return err
-			}
-			list, err := c.LeaseHistory(cmd.Context(), args[0])
-			if err != nil {
-				return err
-			}
-			if wantsJSON(cmd) {
-				return printJSON(cmd, list)
-			}
+	return showing("history LEASE", tr("Show what happened to a lease"), cobra.ExactArgs(1),
+		func(cmd *cobra.Command, c *api.Client, args []string) ([]api.LeaseChange, error) {
+			return c.LeaseHistory(cmd.Context(), args[0])
+		},
+		func(cmd *cobra.Command, list []api.LeaseChange) {
 			t := newTable(tr("TIME"), tr("EVENT"), tr("STATE"), tr("REASON"))
 			for _, e := range list {
 				t.add(e.At.Local().Format(time.DateTime), e.Event, e.To, strings.TrimSpace(e.Code+" "+e.Message))
 			}
 			t.print(cmd.OutOrStdout())
-			return nil
-		},
-	}
+		})
 }

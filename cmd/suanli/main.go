@@ -44,6 +44,13 @@ func (e exitError) Error() string { return fmt.Sprintf("exit status %d", e.code)
 // usageError is a mistake on the command line.
 type usageError struct{ error }
 
+func (e usageError) Unwrap() error { return e.error }
+
+// missing is something that a command line names and that is not there.
+type missing struct{ what string }
+
+func (m missing) Error() string { return m.what }
+
 func main() {
 	// Inside containers this binary is the first process; nothing of the client
 	// may run before it.
@@ -80,10 +87,14 @@ func report(err error) int {
 	if errors.As(err, &exit) {
 		return exit.code
 	}
-	fmt.Fprintln(os.Stderr, tr("suanli: %s", err))
+	fmt.Fprintln(os.Stderr, tr("suanli: %s", explained(err)))
 	var usage usageError
 	if errors.As(err, &usage) {
 		return exitUsage
+	}
+	var absent missing
+	if errors.As(err, &absent) {
+		return exitNotFound
 	}
 	var problem *api.Error
 	if errors.As(err, &problem) {
@@ -117,7 +128,7 @@ func newRoot() *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
+	root.SetFlagErrorFunc(explainFlag)
 	root.PersistentFlags().Bool("json", false, tr("print JSON"))
 	root.PersistentFlags().String("lang", "", tr("language of texts: en or zh"))
 	root.PersistentFlags().String("server", "", tr("URL of the cloud (default: the one signed in to)"))
@@ -136,7 +147,7 @@ func newRoot() *cobra.Command {
 		}
 	}
 	add("rent", searchCommand(), quoteCommand(), rentCommand(), psCommand(), showCommand(), stopCommand(), startCommand(),
-		restartCommand(), endCommand(), setCommand(), historyCommand(), templatesCommand(), modelsCommand())
+		restartCommand(), endCommand(), setCommand(), historyCommand(), templatesCommand(), modelsCommand(), regionsCommand())
 	add("enter", sshCommand(), execCommand(), logsCommand(), cpCommand(), forwardCommand(), topCommand(), openCommand())
 	add("host", hostCommand(), agentCommand())
 	add("account", loginCommand(), logoutCommand(), accountCommand(), keyCommand(), balanceCommand(), billCommand())

@@ -1,7 +1,9 @@
 package main
 
 import (
+	"context"
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -14,7 +16,7 @@ func searchCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "search [EXPRESSION]", Short: tr("Search the market"), Args: cobra.MaximumNArgs(1),
 		Example: `  suanli search 'gpu_model = "RTX 4090" and gpu_count >= 2 and price_per_hour < 1.5'
-  suanli search --sort -vram_gib 'not simulated'`,
+  suanli search --sort -vram_gb 'not simulated'`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := client(cmd)
 			if err != nil {
@@ -66,55 +68,39 @@ func searchCommand() *cobra.Command {
 }
 
 func templatesCommand() *cobra.Command {
-	return &cobra.Command{
-		Use: "templates", Short: tr("List templates"), Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := client(cmd)
-			if err != nil {
-				return err
+	return listing("templates", tr("List templates"),
+		func(ctx context.Context, c *api.Client) ([]api.Template, error) { return c.Templates(ctx) },
+		[]string{tr("NAME"), tr("SCENARIO"), tr("IMAGE"), tr("WHAT IT IS")},
+		func(m api.Template) []any {
+			what := m.Description
+			if chinese && m.DescriptionZH != "" {
+				what = m.DescriptionZH
 			}
-			list, err := c.Templates(cmd.Context())
-			if err != nil {
-				return err
-			}
-			if wantsJSON(cmd) {
-				return printJSON(cmd, list)
-			}
-			t := newTable(tr("NAME"), tr("SCENARIO"), tr("IMAGE"), tr("WHAT IT IS"))
-			for _, m := range list {
-				what := m.Description
-				if chinese && m.DescriptionZH != "" {
-					what = m.DescriptionZH
-				}
-				t.add(m.Name, m.Scenario, m.Image, what)
-			}
-			t.print(cmd.OutOrStdout())
-			return nil
-		},
-	}
+			return []any{m.Name, m.Scenario, m.Image, what}
+		})
 }
 
 func modelsCommand() *cobra.Command {
-	return &cobra.Command{
-		Use: "models", Short: tr("List GPU models"), Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := client(cmd)
-			if err != nil {
-				return err
+	return listing("models", tr("List GPU models"),
+		func(ctx context.Context, c *api.Client) ([]api.GPUModel, error) { return c.GPUModels(ctx) },
+		[]string{tr("MODEL"), tr("ARCHITECTURE"), tr("COMPUTE CAPABILITY"), "VRAM GB", "GB/s", "FP32 TFLOPS", "FP16 TFLOPS"},
+		func(m api.GPUModel) []any {
+			return []any{m.Name, m.Architecture, m.ComputeCapability, m.VRAMGB, m.BandwidthGBs, m.FP32TFLOPS, m.FP16TFLOPS}
+		})
+}
+
+func regionsCommand() *cobra.Command {
+	return listing("regions", tr("List regions and their zones"),
+		func(ctx context.Context, c *api.Client) ([]api.Region, error) { return c.Regions(ctx) },
+		[]string{tr("REGION"), tr("ZONE"), tr("NAME")},
+		func(r api.Region) []any {
+			name, zones := r.Name, make([]string, len(r.Zones))
+			if chinese && r.NameZH != "" {
+				name = r.NameZH
 			}
-			list, err := c.GPUModels(cmd.Context())
-			if err != nil {
-				return err
+			for i, z := range r.Zones {
+				zones[i] = z.ID
 			}
-			if wantsJSON(cmd) {
-				return printJSON(cmd, list)
-			}
-			t := newTable(tr("MODEL"), tr("ARCHITECTURE"), tr("COMPUTE CAPABILITY"), "VRAM GB", "GB/s", "FP32 TFLOPS", "FP16 TFLOPS")
-			for _, m := range list {
-				t.add(m.Name, m.Architecture, m.ComputeCapability, m.VRAMGB, m.BandwidthGBs, m.FP32TFLOPS, m.FP16TFLOPS)
-			}
-			t.print(cmd.OutOrStdout())
-			return nil
-		},
-	}
+			return []any{r.ID, strings.Join(zones, " "), name}
+		})
 }

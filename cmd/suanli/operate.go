@@ -3,6 +3,7 @@ package main
 import (
 	"archive/tar"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -14,6 +15,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"time"
 
@@ -71,7 +73,7 @@ func doctorCommand() *cobra.Command {
 					bad++
 					result = tr("bad")
 				}
-				t.add(f.Name, result, strings.TrimSpace(f.Detail+" "+f.Advice))
+				t.add(f.Name, result, strings.Join(slices.DeleteFunc([]string{f.Detail, f.Advice}, func(s string) bool { return s == "" }), "; "))
 			}
 			if wantsJSON(cmd) {
 				if err := printJSON(cmd, found); err != nil {
@@ -105,7 +107,11 @@ func examine(ctx context.Context, cfg *config.Config) []finding {
 	}
 	add(tr("root"), notRoot, "", tr("an agent needs root; a control plane alone does not"))
 
-	engine, err := engineVersion(ctx, cfg.Docker)
+	address := engineAddress(cfg)
+	engine, err := engineVersion(ctx, address)
+	if err == nil && address != "" {
+		engine = tr("%s at %s", engine, address)
+	}
 	add(tr("container engine"), err, engine, tr("start Docker or Podman's API service, or name its address with --docker"))
 	for _, program := range []string{"mkfs.ext4", "losetup"} {
 		path, err := exec.LookPath(program)
@@ -126,8 +132,8 @@ func examine(ctx context.Context, cfg *config.Config) []finding {
 	url := cfg.APIURL() + "/readyz"
 	probe, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	if up, skew, err := cloudAnswers(probe, url); up || err != nil {
-		add(tr("cloud at %s", cfg.APIURL()), err, tr("ready; its clock is %d ms ahead of this one's", skew.Milliseconds()), tr("look at its log"))
+	if up, clock, err := cloudAnswers(probe, url); up || err != nil {
+		add(tr("cloud at %s", cfg.APIURL()), err, tr("ready; %s", clock), tr("look at its log"))
 	} else {
 		for _, a := range []string{cfg.Listen, cfg.AgentListen, cfg.SSHListen} {
 			ln, err := net.Listen("tcp", a)
@@ -159,28 +165,61 @@ func engineVersion(ctx context.Context, address string) (string, error) {
 	return v.Version, nil
 }
 
-// cloudAnswers asks a running cloud whether it is ready, and compares clocks. A
-// cloud that does not run is no error.
-func cloudAnswers(ctx context.Context, url string) (up bool, skew time.Duration, err error) {
+// engineAddress is the container engine to look at: the one that was named, else
+// the one that this machine's agent was last started with, which its operator may
+// have named to it alone; empty: the usual one.
+func engineAddress(cfg *config.Config) string {
+	if cfg.Docker != "" || os.Getenv("DOCKER_HOST") != "" {
+		return cfg.Docker
+	}
+	b, err := os.ReadFile(filepath.Join(cfg.DataDir, "agent", engineFile))
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(b))
+}
+
+// cloudAnswers asks a running cloud whether it is ready, and compares clocks, in
+// words. A cloud that does not run is no error.
+func cloudAnswers(ctx context.Context, url string) (up bool, clock string, err error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
-		return false, 0, err
+		return false, "", err
 	}
 	before := time.Now()
 	res, err := http.DefaultClient.Do(req)
 	if err != nil {
-		return false, 0, nil
+		return false, "", nil
 	}
 	defer res.Body.Close()
-	if at, perr := http.ParseTime(res.Header.Get("Date")); perr == nil {
-		// The header has whole seconds; the middle of that second is the best guess.
-		skew = at.Add(500 * time.Millisecond).Sub(before.Add(time.Since(before) / 2))
+	took := time.Since(before)
+	b, err := io.ReadAll(io.LimitReader(res.Body, 1<<16))
+	if err != nil {
+		return true, "", err
 	}
 	if res.StatusCode != http.StatusOK {
-		b, _ := io.ReadAll(io.LimitReader(res.Body, 1<<10))
-		return true, skew, fmt.Errorf("%s: %s", res.Status, strings.TrimSpace(string(b)))
+		return true, "", fmt.Errorf("%s: %s", res.Status, strings.TrimSpace(string(b)))
 	}
-	return true, skew, nil
+	var ready struct {
+		Time time.Time `json:"time"`
+	}
+	if json.Unmarshal(b, &ready) != nil || ready.Time.IsZero() {
+		return true, tr("it does not tell its time"), nil
+	}
+	return true, clocks(ready.Time.Sub(before.Add(took/2)), took), nil
+}
+
+// clocks says how two clocks differ. What was read after a round trip is known
+// to half of the round trip, and no better.
+func clocks(ahead, roundTrip time.Duration) string {
+	doubt := roundTrip/2 + time.Millisecond
+	switch {
+	case ahead.Abs() <= doubt:
+		return tr("its clock and this one's agree to %d ms", doubt.Milliseconds())
+	case ahead < 0:
+		return tr("its clock is %d ms behind this one's", -ahead.Milliseconds())
+	}
+	return tr("its clock is %d ms ahead of this one's", ahead.Milliseconds())
 }
 
 // backedUp are the parts of the data folder that a backup has, beside the
@@ -188,6 +227,7 @@ func cloudAnswers(ctx context.Context, url string) (up bool, skew time.Duration,
 var backedUp = []string{"master.key", "authority", "images", "agent/identity.json"}
 
 func backupCommand() *cobra.Command {
+	var force bool
 	cmd := &cobra.Command{
 		Use: "backup FILE", Short: tr("Write a backup of the embedded store and the keys, while the cloud runs"), Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -195,17 +235,22 @@ func backupCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if err := backup(cmd.Context(), cfg, args[0]); err != nil {
+			if err := backup(cmd.Context(), cfg, args[0], force); err != nil {
 				return err
 			}
 			return done(cmd, map[string]string{"file": args[0]}, "backup written to %s; it holds the master key, so keep it secret", args[0])
 		},
 	}
+	cmd.Flags().BoolVar(&force, "force", false, tr("replace the file if it is there"))
 	settingFlags(cmd)
 	return cmd
 }
 
-func backup(ctx context.Context, cfg *config.Config, file string) error {
+func backup(ctx context.Context, cfg *config.Config, file string, force bool) error {
+	// An older backup may be the only good one.
+	if _, err := os.Lstat(file); err == nil && !force {
+		return usageError{errors.New(tr("%s is there already; name another file, or replace it with --force", file))}
+	}
 	db, err := store.Open(ctx, cfg.DatabaseAddress())
 	if err != nil {
 		return err

@@ -62,7 +62,16 @@ func writeSignIn(s signIn) error {
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(filepath.Join(dir, "login.json"), b, 0o600)
+	// Under another name first: another command may be reading it.
+	f, err := os.CreateTemp(dir, "login-*")
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(b)
+	if err := errors.Join(err, f.Close()); err != nil {
+		return errors.Join(err, os.Remove(f.Name()))
+	}
+	return os.Rename(f.Name(), filepath.Join(dir, "login.json"))
 }
 
 // whereTo is the cloud that flags, environment or the sign-in name, in that order.

@@ -16,7 +16,16 @@ import (
 
 func init() {
 	cobra.AddTemplateFunc("flagUsages", flagUsages)
+	// Commands are listed in the order in which people need them.
+	cobra.EnableCommandSorting = false
 }
+
+// helpTemplate has a command's short text before the long one, which assumes it.
+const helpTemplate = `{{.Short}}{{with .Long}}
+
+{{.}}{{end}}
+
+{{.UsageString}}`
 
 // defaultNote is what the flag library says, in English only, of a default.
 var defaultNote = regexp.MustCompile(` \(default (.*)\)\n`)
@@ -46,18 +55,25 @@ func finish(root *cobra.Command) {
 		".LocalFlags.FlagUsages", "(flagUsages .LocalFlags)",
 		".InheritedFlags.FlagUsages", "(flagUsages .InheritedFlags)",
 	).Replace(root.UsageTemplate()))
+	root.SetHelpTemplate(helpTemplate)
 	root.InitDefaultHelpCmd()
 	root.InitDefaultCompletionCmd("completion")
 	root.InitDefaultVersionFlag()
 	root.Flags().Lookup("version").Usage = tr("print the version")
+	_ = root.RegisterFlagCompletionFunc("lang", cobra.FixedCompletions([]cobra.Completion{"en", "zh"}, cobra.ShellCompDirectiveNoFileComp))
 	for _, c := range root.Commands() {
 		switch c.Name() {
 		case "help":
 			c.Short = tr("Explain a command")
 		case "completion":
 			c.Short = tr("Print a script that makes a shell complete commands and names")
+			c.Long = "" // English only, and said by each shell's own
 			for _, shell := range c.Commands() {
 				shell.Short = tr("Print the script for %s", shell.Name())
+				shell.Long = tr("For the shell that runs now: %s\nFor every new one, put that line into the file that it reads at its start.", loadScript[shell.Name()])
+				if f := shell.Flags().Lookup("no-descriptions"); f != nil {
+					f.Usage = tr("complete without descriptions")
+				}
 				shell.RunE = printScript
 			}
 		}
@@ -76,10 +92,20 @@ func finish(root *cobra.Command) {
 		if c.ValidArgsFunction == nil {
 			c.ValidArgsFunction = completerOf(c)
 		}
-		if c.Flags().Lookup("template") != nil {
-			_ = c.RegisterFlagCompletionFunc("template", completeTemplates) // fails only for a flag that is not there
+		for flag, complete := range flagCompletions {
+			if c.LocalNonPersistentFlags().Lookup(flag) != nil {
+				_ = c.RegisterFlagCompletionFunc(flag, complete) // fails only for a flag that is not there
+			}
 		}
 	})
+}
+
+// loadScript is how each shell reads a script that a command prints.
+var loadScript = map[string]string{
+	"bash":       "source <(suanli completion bash)",
+	"zsh":        "source <(suanli completion zsh)",
+	"fish":       "suanli completion fish | source",
+	"powershell": "suanli completion powershell | Out-String | Invoke-Expression",
 }
 
 // printScript prints a shell's script where the command prints; the library's
@@ -119,12 +145,36 @@ func refuseUnknown(c *cobra.Command) {
 			return nil
 		}
 		hint := ""
-		if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
+		if near := near(cmd, args[0]); len(near) > 0 {
 			hint = tr("; did you mean %s?", strings.Join(near, ", "))
 		}
 		return usageError{errors.New(tr("%s has no command %q", cmd.CommandPath(), args[0]) + hint)}
 	}
 	c.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+}
+
+// near returns those commands of a group that somebody who typed a word may have
+// meant.
+func near(group *cobra.Command, typed string) []string {
+	group.SuggestionsMinimumDistance = 2
+	return group.SuggestionsFor(typed)
+}
+
+// explainFlag makes a mistake in a flag one of usage, and names the flags of the
+// command that may have been meant.
+func explainFlag(cmd *cobra.Command, err error) error {
+	unknown, ok := errors.AsType[*pflag.NotExistError](err)
+	if !ok || unknown.GetSpecifiedName() == "" {
+		return usageError{err}
+	}
+	flags := &cobra.Command{}
+	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		flags.AddCommand(&cobra.Command{Use: f.Name, Run: func(*cobra.Command, []string) {}})
+	})
+	if list := near(flags, unknown.GetSpecifiedName()); len(list) > 0 {
+		return usageError{errors.New(tr("%s has no flag --%s", cmd.CommandPath(), unknown.GetSpecifiedName()) + tr("; did you mean %s?", "--"+strings.Join(list, ", --")))}
+	}
+	return usageError{errors.New(tr("%s has no flag --%s; see %s --help", cmd.CommandPath(), unknown.GetSpecifiedName(), cmd.CommandPath()))}
 }
 
 // checkArgs makes a wrong number of arguments a mistake of usage, and says what
@@ -152,6 +202,14 @@ func completerOf(c *cobra.Command) cobra.CompletionFunc {
 		return first(completeLeases)
 	case strings.Contains(c.Use, " HOST"):
 		return first(completeHosts)
+	case strings.Contains(c.Use, "OFFER"):
+		return first(completeOffers)
+	case strings.Contains(c.Use, " GATEWAY"):
+		return first(completeGateways)
+	case strings.Contains(c.Use, " KEY"):
+		return first(completeKeys)
+	case strings.Contains(c.Use, " ACCOUNT"):
+		return first(completeAccounts)
 	case strings.Contains(c.Use, "FILE"), strings.Contains(c.Use, "ROOTFS"):
 		return nil // the shell's own files
 	}
@@ -225,30 +283,90 @@ func completeHosts(cmd *cobra.Command, _ []string, typed string) ([]cobra.Comple
 		if err != nil {
 			return nil, err
 		}
+		called := map[string]int{}
+		for _, h := range hosts {
+			called[h.Name]++
+		}
 		var list []cobra.Completion
 		for _, h := range hosts {
-			if strings.HasPrefix(h.ID, typed) {
-				list = append(list, cobra.CompletionWithDesc(h.ID, h.Name+", "+h.State+mark(h.Simulated)))
+			// A name that several have says nothing.
+			name, other := h.Name, h.ID
+			if called[name] > 1 || !strings.HasPrefix(name, typed) && strings.HasPrefix(h.ID, typed) {
+				name, other = h.ID, h.Name
+			}
+			if strings.HasPrefix(name, typed) {
+				list = append(list, cobra.CompletionWithDesc(name, other+", "+h.State+mark(h.Simulated)))
 			}
 		}
 		return list, nil
 	})
 }
 
-func completeTemplates(cmd *cobra.Command, _ []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
-	return asking(cmd, func(ctx context.Context, c *api.Client) ([]cobra.Completion, error) {
-		templates, err := c.Templates(ctx)
+// completing completes to what a list of the cloud names, with what else people
+// should know of it.
+func completing[T any](read func(context.Context, *api.Client) ([]T, error), name func(T) (name, what string)) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, _ []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		return asking(cmd, func(ctx context.Context, c *api.Client) ([]cobra.Completion, error) {
+			all, err := read(ctx, c)
+			if err != nil {
+				return nil, err
+			}
+			var list []cobra.Completion
+			for _, v := range all {
+				if n, what := name(v); strings.HasPrefix(n, typed) {
+					list = append(list, cobra.CompletionWithDesc(n, what))
+				}
+			}
+			return list, nil
+		})
+	}
+}
+
+var (
+	completeTemplates = completing(func(ctx context.Context, c *api.Client) ([]api.Template, error) { return c.Templates(ctx) },
+		func(t api.Template) (string, string) { return t.Name, t.Image })
+	completeModels = completing(func(ctx context.Context, c *api.Client) ([]api.GPUModel, error) { return c.GPUModels(ctx) },
+		func(m api.GPUModel) (string, string) { return m.Name, m.Architecture })
+	completeRegions = completing(func(ctx context.Context, c *api.Client) ([]api.Region, error) { return c.Regions(ctx) },
+		func(r api.Region) (string, string) { return r.ID, r.Name })
+	completeZones = completing(func(ctx context.Context, c *api.Client) ([]api.Zone, error) {
+		regions, err := c.Regions(ctx)
+		var zones []api.Zone
+		for _, r := range regions {
+			zones = append(zones, r.Zones...)
+		}
+		return zones, err
+	}, func(z api.Zone) (string, string) { return z.ID, z.Name })
+	completeGateways = completing(func(ctx context.Context, c *api.Client) ([]api.Gateway, error) { return c.Gateways(ctx) },
+		func(g api.Gateway) (string, string) { return g.ID, g.Name })
+	completeKeys = completing(func(ctx context.Context, c *api.Client) ([]api.APIKey, error) { return c.APIKeys(ctx) },
+		func(k api.APIKey) (string, string) { return k.ID, k.Name })
+	completeAccounts = completing(func(ctx context.Context, c *api.Client) ([]api.Account, error) { return c.Accounts(ctx) },
+		func(a api.Account) (string, string) { return a.ID, a.Name })
+	completeOffers = completing(func(ctx context.Context, c *api.Client) ([]api.Offer, error) {
+		p, err := c.Offers(ctx, api.OfferQuery{Limit: 500})
 		if err != nil {
 			return nil, err
 		}
-		var list []cobra.Completion
-		for _, t := range templates {
-			if strings.HasPrefix(t.Name, typed) {
-				list = append(list, cobra.CompletionWithDesc(t.Name, t.Image))
-			}
-		}
-		return list, nil
+		return p.Items, nil
+	}, func(o api.Offer) (string, string) {
+		return o.ID, fmt.Sprintf("%d × %s%s, %s %s", o.GPUCount, o.GPUModel, mark(o.Simulated), o.Price.PerHour.Display(), o.Price.Currency)
 	})
+	// completeSort offers the fields that offers can be sorted by.
+	completeSort = completing(func(ctx context.Context, c *api.Client) ([]api.OfferField, error) { return c.OfferFields(ctx) },
+		func(f api.OfferField) (string, string) { return f.Name, f.Doc })
+)
+
+// flagCompletions complete the values of flags, in every command that has them.
+var flagCompletions = map[string]cobra.CompletionFunc{
+	"template":  completeTemplates,
+	"gpu-model": completeModels,
+	"region":    completeRegions,
+	"zone":      completeZones,
+	"sort":      completeSort,
+	"state": cobra.FixedCompletions([]cobra.Completion{"accepted", "provisioning", "running", "stopping", "stopped", "starting", "unreachable", "ending", "ended", "failed"},
+		cobra.ShellCompDirectiveNoFileComp),
+	"currency": cobra.FixedCompletions([]cobra.Completion{"USD", "CNY"}, cobra.ShellCompDirectiveNoFileComp),
 }
 
 // completeCopy offers leases with the colon that a path follows, and files.

@@ -64,7 +64,7 @@ func TestEveryCommandPrintsJSONWhenAsked(t *testing.T) {
 	}
 	arguments := map[string][]string{
 		"search": {"gpu_count = 1"}, "quote": {"of-1"}, "rent": {"of-1", "--env", "A=b"}, "ps": {"--all"}, "show": {"mine"}, "stop": {"mine"}, "start": {"mine"},
-		"restart": {"mine"}, "set": {"mine", "--name", "new"}, "history": {"mine"}, "templates": {}, "models": {},
+		"restart": {"mine"}, "set": {"mine", "--name", "new"}, "history": {"mine"}, "templates": {}, "models": {}, "regions": {},
 		"exec": {}, "logs": {"mine"}, "cp": {file, "mine:/copy"}, "port-forward": {"mine", "0:80"}, "top": {}, "url": {"mine"},
 		"gateway token": {"--name", "shanghai"}, "gateway list": {}, "gateway remove": {"gw-1"}, "host token": {}, "host list": {}, "host show": {"ho-1"}, "host price": {"ho-1", "--storage", "0.1"}, "host maintenance": {"ho-1", "--until", "8h"},
 		"host remove": {"ho-1"}, "host list-gpu": {"ho-1"}, "host unlist": {"ho-1"}, "host abandon": {"ho-1"}, "host drain": {"ho-1"}, "host undrain": {"ho-1"},
@@ -184,6 +184,19 @@ func TestMistakesOnTheCommandLineExitAsUsage(t *testing.T) {
 	}
 }
 
+func TestMistypedWordsAreAnsweredWithTheNearest(t *testing.T) {
+	t.Parallel()
+	for line, want := range map[string]string{
+		"shwo mine": "did you mean show?", "host lsit": "did you mean list", "rent --templte x": "did you mean --template?", "stop mine --no-wiat": "did you mean --no-wait?",
+		"ps --nonsense": "suanli ps has no flag --nonsense",
+	} {
+		_, _, err := run(t.Context(), strings.Fields(line)...)
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("suanli %s: %v; want %s", line, err, want)
+		}
+	}
+}
+
 func TestCloudThatIsNotThereIsUnavailable(t *testing.T) {
 	t.Parallel()
 	s := httptest.NewServer(nil)
@@ -203,13 +216,13 @@ func TestShellsCompleteNamesOfLeasesAndHosts(t *testing.T) {
 		}
 		path := strings.Fields(strings.TrimPrefix(c.CommandPath(), "suanli "))
 		out, _, err := run(t.Context(), append([]string{"__complete", "--server", p.url, "--token", "t"}, append(path, "")...)...)
-		if err != nil || !strings.HasPrefix(out, "mine") && !strings.HasPrefix(out, "ho-1") {
+		if err != nil || !strings.HasPrefix(out, "mine") && !strings.HasPrefix(out, "rack") {
 			t.Errorf("%s completes its first argument to %q, %v", c.CommandPath(), out, err)
 		}
 	}
 	for _, c := range []struct{ line, want string }{
 		{"ssh|", "mine\trunning"}, {"ssh|mi", "mine\t"}, {"ssh|ls-", "ls-1\t"}, {"ssh|x", ""}, {"exec|", "mine"}, {"logs|", "mine"}, {"bill|", "mine"}, {"stop|m", "mine"},
-		{"cp|", "mine:\t"}, {"host show|", "ho-1\track"}, {"rent --template|", "1\t"}, {"ssh mine|", ""}, {"log|", "login\t"},
+		{"cp|", "mine:\t"}, {"host show|", "rack\tho-1"}, {"host show|ho", "ho-1\track"}, {"host token --region|", "1\t"}, {"host price --gpu-model|", "1\t"}, {"quote|", "1\t"}, {"gateway remove|", "1\t"}, {"ps --state|", "accepted"}, {"rent --template|", "1\t"}, {"ssh mine|", ""}, {"log|", "logs\t"},
 	} {
 		words, last, _ := strings.Cut(c.line, "|")
 		args := append([]string{"__complete"}, strings.Fields(words)...)

@@ -99,7 +99,7 @@ func runCloud(cmd *cobra.Command, withAgent bool) error {
 	}
 	log := newLog(cfg, cmd.ErrOrStderr())
 	for _, w := range cfg.Warnings() {
-		log.Warn(w)
+		log.Warn(w.Error())
 	}
 	ctx, cancel := context.WithCancel(cmd.Context())
 	defer cancel()
@@ -168,8 +168,19 @@ func loopback(address string) string {
 	return net.JoinHostPort(host, port)
 }
 
+// engineFile is in an agent's folder and has the address of its container engine,
+// so that suanli doctor asks the same one. It is for people's convenience only.
+const engineFile = "engine"
+
 // runAgent runs an agent with an identity until ctx ends.
 func runAgent(ctx context.Context, cfg *config.Config, dir string, id tunnel.Identity, log *slog.Logger) error {
+	address := cfg.Docker
+	if address == "" {
+		address = os.Getenv("DOCKER_HOST")
+	}
+	if err := os.WriteFile(filepath.Join(dir, engineFile), []byte(address+"\n"), 0o600); err != nil {
+		return err
+	}
 	c := agent.Config{
 		Dir: dir, HostID: id.HostID, Simulate: cfg.Simulate, DockerHost: cfg.Docker, Isolation: cfg.Isolation, Table: cfg.FirewallTable, Log: log,
 		Connect: func(ctx context.Context) (agent.Connection, error) {
@@ -263,7 +274,11 @@ func configCommand() *cobra.Command {
 			}
 			values := cfg.Values()
 			if wantsJSON(cmd) {
-				return printJSON(cmd, map[string]any{"settings": values, "warnings": cfg.Warnings()})
+				warnings := []string{}
+				for _, w := range cfg.Warnings() {
+					warnings = append(warnings, w.Error())
+				}
+				return printJSON(cmd, map[string]any{"settings": values, "warnings": warnings})
 			}
 			t := newTable(tr("SETTING"), tr("VALUE"), tr("WHAT IT DOES"))
 			for _, s := range config.Settings() {
@@ -271,7 +286,7 @@ func configCommand() *cobra.Command {
 			}
 			t.print(cmd.OutOrStdout())
 			for _, w := range cfg.Warnings() {
-				say(cmd, "warning: %s", w)
+				say(cmd, "warning: %s", explained(w))
 			}
 			say(cmd, "The configuration is valid.")
 			return nil

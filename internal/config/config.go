@@ -41,6 +41,7 @@ type Config struct {
 	Zone                  string
 	Currency              money.Currency
 	Granularity           string
+	WhoMayHost            string
 	MinimumSeconds        int64
 	CommissionBasisPoints int64
 	StoragePrice          money.Rate // per GiB-month
@@ -89,7 +90,7 @@ func number(key, def, doc string, lo, hi int64, field func(*Config) *int64) Sett
 		parse: func(c *Config, v string) error {
 			n, err := strconv.ParseInt(v, 10, 64)
 			if err != nil || n < lo || n > hi {
-				return fmt.Errorf("want a whole number from %d to %d", lo, hi)
+				return note("want a whole number from %d to %d", lo, hi)
 			}
 			*field(c) = n
 			return nil
@@ -102,7 +103,7 @@ func yes(key, def, doc string, field func(*Config) *bool) Setting {
 		parse: func(c *Config, v string) error {
 			b, err := strconv.ParseBool(v)
 			if err != nil {
-				return errors.New("want true or false")
+				return note("want true or false")
 			}
 			*field(c) = b
 			return nil
@@ -118,7 +119,7 @@ func rate(key, def, doc string, field func(*Config) *money.Rate) Setting {
 				return err
 			}
 			if r < 0 {
-				return errors.New("a price cannot be negative")
+				return note("a price cannot be negative")
 			}
 			*field(c) = r
 			return nil
@@ -160,7 +161,7 @@ func settings() []Setting {
 			parse: func(c *Config, v string) error {
 				c.Currency = money.Currency(v)
 				if !c.Currency.Valid() {
-					return errors.New("want USD or CNY")
+					return note("want USD or CNY")
 				}
 				return nil
 			}, show: func(c *Config) string { return string(c.Currency) }},
@@ -170,6 +171,7 @@ func settings() []Setting {
 		rate("storage_price", "0.10", "Price of a GiB of disk for a month, also while stopped.", func(c *Config) *money.Rate { return &c.StoragePrice }),
 		rate("egress_price", "0.01", "Price of a GB (10^9 bytes) sent to the outside.", func(c *Config) *money.Rate { return &c.EgressPrice }),
 		text("catalog_dir", "", "Folder with the operator's own templates and regions.", func(c *Config) *string { return &c.CatalogDir }, optional(folder)),
+		text("who_may_host", "anyone", "Who may let hosts join: anyone (owners and admins of every account) or operator. Whoever has root on a host can read what runs there.", func(c *Config) *string { return &c.WhoMayHost }, oneOf("anyone", "operator")),
 		text("admin_email", "admin@localhost", "E-mail address of the first operator, made when the database is empty. The password is written to data_dir/admin-password.", func(c *Config) *string { return &c.AdminEmail }, filled),
 		number("heartbeat_seconds", "5", "Time between reports of an agent, in seconds. A host that misses three is silent.", 1, 60, func(c *Config) *int64 { return &c.HeartbeatSeconds }),
 		text("log_level", "info", "debug, info, warn or error.", func(c *Config) *string { return &c.LogLevel }, oneOf("debug", "info", "warn", "error")),
@@ -204,7 +206,7 @@ func Load(path string, environ func(string) (string, bool), flags map[string]str
 			value, source = v, "--"+s.Flag()
 		}
 		if err := s.parse(c, value); err != nil {
-			errs = append(errs, fmt.Errorf("%s %q (from %s): %w", s.Key, value, source, err))
+			errs = append(errs, note("%s %q (from %s): %w", s.Key, value, source, err))
 		}
 	}
 	if len(errs) == 0 {
@@ -216,11 +218,11 @@ func Load(path string, environ func(string) (string, bool), flags map[string]str
 func readFile(path string) (map[string]string, error) {
 	b, err := os.ReadFile(path)
 	if err != nil {
-		return nil, fmt.Errorf("configuration: %w", err)
+		return nil, note("configuration: %w", err)
 	}
 	var raw map[string]any
 	if err := yaml.Unmarshal(b, &raw); err != nil {
-		return nil, fmt.Errorf("configuration %s: %s", path, yaml.FormatError(err, false, true))
+		return nil, note("configuration %s: %s", path, yaml.FormatError(err, false, true))
 	}
 	known := map[string]bool{}
 	var keys []string
@@ -232,12 +234,12 @@ func readFile(path string) (map[string]string, error) {
 	var errs []error
 	for k, v := range raw {
 		if !known[k] {
-			errs = append(errs, fmt.Errorf("configuration %s: there is no setting %q; did you mean %q?", path, k, nearest(k, keys)))
+			errs = append(errs, note("configuration %s: there is no setting %q; did you mean %q?", path, k, nearest(k, keys)))
 			continue
 		}
 		switch v.(type) {
 		case map[string]any, []any:
-			errs = append(errs, fmt.Errorf("configuration %s: %s is a single value, not a list or a map", path, k))
+			errs = append(errs, note("configuration %s: %s is a single value, not a list or a map", path, k))
 		case nil:
 		default:
 			values[k] = fmt.Sprint(v)
@@ -250,32 +252,32 @@ func readFile(path string) (map[string]string, error) {
 func (c *Config) check() error {
 	var errs []error
 	if (c.TLSCert == "") != (c.TLSKey == "") {
-		errs = append(errs, errors.New("tls_cert and tls_key: give both or neither"))
+		errs = append(errs, note("tls_cert and tls_key: give both or neither"))
 	}
 	ports := map[string]string{}
 	for name, a := range map[string]string{"listen": c.Listen, "agent_listen": c.AgentListen, "ssh_listen": c.SSHListen} {
 		if _, port, _ := net.SplitHostPort(a); port != "0" {
 			if other, taken := ports[a]; taken {
-				errs = append(errs, fmt.Errorf("%s and %s are both %s", name, other, a))
+				errs = append(errs, note("%s and %s are both %s", name, other, a))
 			}
 			ports[a] = name
 		}
 	}
 	if c.Simulate != "" && !c.AllowSimulated {
-		errs = append(errs, errors.New("simulate is set, and allow_simulated is not: this cloud would refuse its own agent"))
+		errs = append(errs, note("simulate is set, and allow_simulated is not: this cloud would refuse its own agent"))
 	}
 	return errors.Join(errs...)
 }
 
 // Warnings returns what is allowed and rarely meant.
-func (c *Config) Warnings() []string {
-	var w []string
+func (c *Config) Warnings() []*Note {
+	var w []*Note
 	host, _, _ := net.SplitHostPort(c.Listen)
 	if ip := net.ParseIP(host); c.TLSCert == "" && (ip == nil || !ip.IsLoopback()) && host != "localhost" {
-		w = append(w, "listen is "+c.Listen+" without TLS: passwords and keys cross the network readable unless a proxy in front speaks TLS")
+		w = append(w, note("listen is %s without TLS: passwords and keys cross the network readable unless a proxy in front speaks TLS", c.Listen))
 	}
 	if c.AllowSimulated {
-		w = append(w, "allow_simulated is on: simulated GPUs can be rented here, always labelled as such")
+		w = append(w, note("allow_simulated is on: simulated GPUs can be rented here, always labelled as such"))
 	}
 	return w
 }
@@ -320,7 +322,7 @@ func defaultDataDir() string {
 
 func filled(v string) error {
 	if strings.TrimSpace(v) == "" {
-		return errors.New("must not be empty")
+		return note("must not be empty")
 	}
 	return nil
 }
@@ -337,10 +339,10 @@ func optional(f func(string) error) func(string) error {
 func address(v string) error {
 	_, port, err := net.SplitHostPort(v)
 	if err != nil {
-		return errors.New("want HOST:PORT")
+		return note("want HOST:PORT")
 	}
 	if n, err := strconv.Atoi(port); err != nil || n < 0 || n > 65535 {
-		return errors.New("the port must be 0 to 65535")
+		return note("the port must be 0 to 65535")
 	}
 	return nil
 }
@@ -348,7 +350,7 @@ func address(v string) error {
 func webURL(v string) error {
 	u, err := url.Parse(v)
 	if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" {
-		return errors.New("want http://… or https://…")
+		return note("want http://… or https://…")
 	}
 	return nil
 }
@@ -359,7 +361,7 @@ func file(v string) error {
 		return err
 	}
 	if st.IsDir() {
-		return errors.New("is a folder; want a file")
+		return note("is a folder; want a file")
 	}
 	return nil
 }
@@ -370,7 +372,7 @@ func folder(v string) error {
 		return err
 	}
 	if !st.IsDir() {
-		return errors.New("is a file; want a folder")
+		return note("is a file; want a folder")
 	}
 	return nil
 }
@@ -379,7 +381,7 @@ func database(v string) error {
 	if strings.HasPrefix(v, "sqlite:") || strings.HasPrefix(v, "postgres://") || strings.HasPrefix(v, "postgresql://") {
 		return nil
 	}
-	return errors.New("want sqlite:PATH or postgres://…")
+	return note("want sqlite:PATH or postgres://…")
 }
 
 // tableName checks a name as nftables takes it without quotes.
@@ -390,7 +392,7 @@ func tableName(v string) error {
 		ok = ok && (letter || i > 0 && (r >= '0' && r <= '9' || r == '-' || r == '_'))
 	}
 	if !ok {
-		return errors.New("want a letter, then letters, digits, - and _, 63 at most")
+		return note("want a letter, then letters, digits, - and _, 63 at most")
 	}
 	return nil
 }
@@ -398,7 +400,7 @@ func tableName(v string) error {
 func oneOf(words ...string) func(string) error {
 	return func(v string) error {
 		if !slices.Contains(words, v) {
-			return fmt.Errorf("want one of %s", strings.Join(words, ", "))
+			return note("want one of %s", strings.Join(words, ", "))
 		}
 		return nil
 	}
@@ -416,7 +418,7 @@ func ParsePortRange(v string) (host string, first, last int, err error) {
 	first, err1 := strconv.Atoi(a)
 	last, err2 := strconv.Atoi(b)
 	if !ok || !ok2 || err1 != nil || err2 != nil || host == "" || first < 1024 || last < first || last > 65535 {
-		return "", 0, 0, errors.New("want ADDRESS:FIRST-LAST with ports from 1024 to 65535")
+		return "", 0, 0, note("want ADDRESS:FIRST-LAST with ports from 1024 to 65535")
 	}
 	return host, first, last, nil
 }

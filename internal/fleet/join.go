@@ -28,8 +28,12 @@ type JoinToken struct {
 }
 
 // CreateJoinToken makes a token that lets one host join p's account, once. It
-// is stored as a hash and cannot be shown again.
+// is stored as a hash and cannot be shown again. Where only operators host,
+// anybody else gets the fault "hosting_by_operator".
 func (s *Service) CreateJoinToken(ctx context.Context, p account.Principal, t JoinToken) (token string, expires time.Time, err error) {
+	if s.cfg.OperatorsHost && !p.Operator {
+		return "", time.Time{}, fault.New(fault.Forbidden, "hosting_by_operator", "a token for a host was asked for; on this cloud only an operator makes them, so ask one for a token")
+	}
 	if err := checkLifetime(&t.Lifetime); err != nil {
 		return "", time.Time{}, err
 	}

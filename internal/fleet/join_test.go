@@ -48,6 +48,24 @@ func TestJoinTokenLetsOneMachineJoinOnce(t *testing.T) {
 	}
 }
 
+func TestOnlyOperatorsHostWhereSoSet(t *testing.T) {
+	t.Parallel()
+	c := newCloud(t, func(cfg *Config) { cfg.OperatorsHost = true })
+	owner := ada
+	owner.Operator = false
+	_, _, err := c.CreateJoinToken(t.Context(), owner, JoinToken{})
+	wantCode(t, err, "hosting_by_operator")
+	operator := ada
+	operator.Operator = true
+	token, _, err := c.CreateJoinToken(t.Context(), operator, JoinToken{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Enrol(t.Context(), c.request(token, 1, false), sign); err != nil {
+		t.Errorf("a machine with an operator's token: %v", err)
+	}
+}
+
 func TestBadJoinsAreRefusedWithTheirReason(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t, func(cfg *Config) { cfg.AllowSimulated = false; cfg.TokenSuffix = "abc" })

@@ -10,14 +10,17 @@ import (
 	"suanli.dev/internal/catalog"
 	"suanli.dev/internal/fault"
 	"suanli.dev/internal/money"
+	"suanli.dev/internal/pricing"
 )
 
 // DefaultDiskGiB is the size of disk that prices include when none was asked for.
 const DefaultDiskGiB = 20
 
-// hoursPerMonth turns a monthly storage price into the hourly one that is shown
-// with an offer: 365 days in twelve months. Bills go by real months.
-const hoursPerMonth = 730
+// storagePerHour is what an hour of a disk costs in a month of so many seconds:
+// the very figure of a quote of the same moment.
+func storagePerHour(r money.Rate, diskGiB, monthSeconds int64) (money.Amount, error) {
+	return r.Times(diskGiB*3600, monthSeconds)
+}
 
 // Offer is one bundle that can be rented now.
 type Offer struct {
@@ -233,7 +236,7 @@ func slug(model string) string {
 
 // offer builds the offer of a bundle. Errors are overflows of money, which the
 // limits of prices and sizes exclude.
-func (s *Service) offer(e *entry, g *group, count int, diskGiB int64) (Offer, error) {
+func (s *Service) offer(e *entry, g *group, count int, diskGiB, monthSeconds int64) (Offer, error) {
 	d := s.cfg.Defaults
 	o := Offer{
 		ID: e.hostID + "." + slug(g.model) + "." + strconv.Itoa(count), HostID: e.hostID, ProviderID: e.providerID, HostName: e.name,
@@ -257,7 +260,7 @@ func (s *Service) offer(e *entry, g *group, count int, diskGiB int64) (Offer, er
 	if o.Price.ComputePerHour, err = o.Price.Compute.Times(1, 1); err != nil {
 		return Offer{}, fmt.Errorf("price of offer %s: %w", o.ID, err)
 	}
-	if o.Price.StoragePerHour, err = o.Price.Storage.Times(diskGiB, hoursPerMonth); err != nil {
+	if o.Price.StoragePerHour, err = storagePerHour(o.Price.Storage, diskGiB, monthSeconds); err != nil {
 		return Offer{}, fmt.Errorf("price of offer %s: %w", o.ID, err)
 	}
 	if o.Price.PerHour, err = o.Price.ComputePerHour.Add(o.Price.StoragePerHour); err != nil {
@@ -267,8 +270,9 @@ func (s *Service) offer(e *entry, g *group, count int, diskGiB int64) (Offer, er
 }
 
 // Offer returns an offer by its ID as it is now, priced with diskGiB of disk (0:
-// DefaultDiskGiB). If it is not there any more that is a fault "offer_gone".
-func (s *Service) Offer(_ context.Context, offerID string, diskGiB int64) (Offer, error) {
+// DefaultDiskGiB) in the month that it is in an IANA time zone (empty: UTC). If it
+// is not there any more that is a fault "offer_gone".
+func (s *Service) Offer(_ context.Context, offerID string, diskGiB int64, timeZone string) (Offer, error) {
 	gone := fault.New(fault.Gone, "offer_gone", "the offer %q is taken or withdrawn; search again", offerID)
 	parts := strings.Split(offerID, ".")
 	if len(parts) != 3 {
@@ -281,6 +285,10 @@ func (s *Service) Offer(_ context.Context, offerID string, diskGiB int64) (Offer
 	if diskGiB, err = checkDisk(diskGiB); err != nil {
 		return Offer{}, err
 	}
+	month, err := pricing.SecondsOfMonth(timeZone, s.clock())
+	if err != nil {
+		return Offer{}, err
+	}
 	e := s.index.entry(parts[0])
 	if e == nil {
 		return Offer{}, gone
@@ -291,7 +299,7 @@ func (s *Service) Offer(_ context.Context, offerID string, diskGiB int64) (Offer
 			if diskGiB > e.diskMiB/1024 {
 				return Offer{}, fault.New(fault.Conflict, "disk_too_big", "%d GiB of disk were asked for; the host of this offer has %d free", diskGiB, e.diskMiB/1024).At("body.disk_gib")
 			}
-			return s.offer(e, g, count, diskGiB)
+			return s.offer(e, g, count, diskGiB, month)
 		}
 	}
 	return Offer{}, gone

@@ -11,8 +11,10 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"suanli.dev/internal/fault"
+	"suanli.dev/internal/pricing"
 )
 
 // Query is a search for offers.
@@ -29,11 +31,14 @@ type Query struct {
 	// DiskGiB is the size of disk that shall fit and that prices include; 0:
 	// DefaultDiskGiB.
 	DiskGiB int64
+	// TimeZone is the IANA name of the zone by whose month the disk's price for an
+	// hour is reckoned, as in a quote; empty: UTC.
+	TimeZone string
 }
 
 // Search returns offers, and the cursor of the next page or "".
 func (s *Service) Search(_ context.Context, q Query) ([]Offer, string, error) {
-	p, err := newPlan(q)
+	p, err := newPlan(q, s.clock())
 	if err != nil {
 		return nil, "", err
 	}
@@ -52,7 +57,7 @@ func (s *Service) Search(_ context.Context, q Query) ([]Offer, string, error) {
 	}
 	offers := make([]Offer, 0, len(found))
 	for _, c := range found {
-		o, err := s.offer(c.host(), c.group(), c.count(), p.disk)
+		o, err := s.offer(c.host(), c.group(), c.count(), p.disk, p.month)
 		if err != nil {
 			return nil, "", err
 		}
@@ -68,6 +73,7 @@ type plan struct {
 	descending  bool
 	limit       int
 	disk        int64
+	month       int64 // seconds
 	after       *position
 	fingerprint uint32
 }
@@ -80,13 +86,16 @@ type position struct {
 	Query       uint32
 }
 
-func newPlan(q Query) (*plan, error) {
+func newPlan(q Query, at time.Time) (*plan, error) {
 	p := &plan{limit: q.Limit}
 	var err error
 	if p.where, err = parse(q.Expression); err != nil {
 		return nil, err
 	}
 	if p.disk, err = checkDisk(q.DiskGiB); err != nil {
+		return nil, err
+	}
+	if p.month, err = pricing.SecondsOfMonth(q.TimeZone, at); err != nil {
 		return nil, err
 	}
 	if p.limit == 0 {
@@ -108,8 +117,9 @@ func newPlan(q Query) (*plan, error) {
 		return nil, fault.New(fault.Invalid, "bad_sort", "offers cannot be sorted by %q; %s", name, hint).At("query.sort")
 	}
 	p.sort, p.descending = f, descending
+	// With the month's length, as prices and with them the order change with it.
 	h := fnv.New32a()
-	h.Write([]byte(q.Expression + "\x00" + f.name + strconv.FormatBool(descending) + strconv.FormatInt(p.disk, 10)))
+	h.Write([]byte(q.Expression + "\x00" + f.name + strconv.FormatBool(descending) + strconv.FormatInt(p.disk, 10) + "/" + strconv.FormatInt(p.month, 10)))
 	p.fingerprint = h.Sum32()
 	if q.Cursor != "" {
 		b, err := base64.RawURLEncoding.DecodeString(q.Cursor)
@@ -208,7 +218,7 @@ func (p *plan) run(s *segment) []candidate {
 	for i := range alive {
 		alive[i] = !s.dead[i] && disk[i] >= p.disk
 	}
-	x := &scan{segment: s, storage: s.storagePerHour(p.disk), to: len(s.rowGroup)}
+	x := &scan{segment: s, storage: s.storagePerHour(p.disk, p.month), to: len(s.rowGroup)}
 	// What does not differ between the bundles of a group is asked once a group.
 	var perRow []func(int32) bool
 	for _, part := range conjuncts(p.where) {
@@ -406,10 +416,10 @@ func (x *scan) narrow(n node) {
 }
 
 // storagePerHour is what the disk costs at each storage rate, in micro-units per hour.
-func (s *segment) storagePerHour(diskGiB int64) []int64 {
+func (s *segment) storagePerHour(diskGiB, monthSeconds int64) []int64 {
 	out := make([]int64, len(s.rates))
 	for i, r := range s.rates {
-		a, err := r.Times(diskGiB, hoursPerMonth)
+		a, err := storagePerHour(r, diskGiB, monthSeconds)
 		if err != nil {
 			a = math.MaxInt64 / 4
 		}

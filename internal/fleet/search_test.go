@@ -15,6 +15,7 @@ import (
 	"suanli.dev/internal/catalog"
 	"suanli.dev/internal/fault"
 	"suanli.dev/internal/money"
+	"suanli.dev/internal/pricing"
 )
 
 func TestBadExpressionsPointAtTheCharacter(t *testing.T) {
@@ -78,7 +79,7 @@ func FuzzExpression(f *testing.F) {
 			return
 		}
 		for _, part := range conjuncts(n) {
-			x.read(func(base, _ *segment) { (&scan{segment: base, storage: base.storagePerHour(1)}).rows(part) })
+			x.read(func(base, _ *segment) { (&scan{segment: base, storage: base.storagePerHour(1, 30*86400)}).rows(part) })
 		}
 	})
 }
@@ -244,7 +245,7 @@ func TestSearchFindsExactlyWhatTheExpressionSaysInOrderAcrossPages(t *testing.T)
 		want := map[string]bool{}
 		for _, e := range c.index.entries {
 			for _, count := range e.groups[0].counts {
-				o, err := c.offer(e, &e.groups[0], count, q.DiskGiB)
+				o, err := c.offer(e, &e.groups[0], count, q.DiskGiB, 31*86400)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -300,18 +301,69 @@ func TestSearchFindsExactlyWhatTheExpressionSaysInOrderAcrossPages(t *testing.T)
 	})
 }
 
+// A renter who compares offers by price must get the price that was shown.
+func TestOfferCostsAnHourWhatItsQuoteSays(t *testing.T) {
+	t.Parallel()
+	c := newCloud(t)
+	host, _ := c.rtx4090s(2)
+	if _, err := c.SetListing(t.Context(), ada, host, ListingChange{StoragePerGiBMonth: ptr(money.Rate(123_456_789))}); err != nil {
+		t.Fatal(err)
+	}
+	different := map[money.Amount]bool{}
+	for _, zone := range []string{"", "UTC", "Asia/Shanghai", "America/New_York", "Europe/Berlin", "Pacific/Kiritimati"} {
+		for _, at := range []string{"2026-02-28T12:00:00Z", "2026-02-28T20:00:00Z", "2026-03-15T00:00:00Z", "2026-04-30T23:59:59Z", "2026-10-31T12:00:00Z", "2026-11-01T05:30:00Z", "2028-02-29T10:00:00Z"} {
+			now, err := time.Parse(time.RFC3339, at)
+			if err != nil {
+				t.Fatal(err)
+			}
+			c.mu.Lock()
+			c.now = now
+			c.mu.Unlock()
+			found, _, err := c.Search(t.Context(), Query{Expression: "count = 2", DiskGiB: 777, TimeZone: zone})
+			if err != nil || len(found) != 1 {
+				t.Fatalf("%s in %q: found %d offers, %v", at, zone, len(found), err)
+			}
+			o, err := c.Offer(t.Context(), found[0].ID, 777, zone)
+			if err != nil {
+				t.Fatal(err)
+			}
+			q, err := pricing.NewQuote(pricing.Tariff{Currency: o.Price.Currency, Compute: o.Price.Compute, Storage: o.Price.Storage, Egress: o.Price.Egress,
+				Granularity: pricing.Granularity(o.Price.Granularity), MinimumSeconds: o.Price.MinimumSeconds, CommissionBasisPoints: o.Price.CommissionBasisPoints},
+				pricing.Request{Plan: pricing.OnDemand, DiskGiB: 777, TimeZone: zone}, now)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if want := q.Totals.PerHour; found[0].Price.PerHour != want || o.Price.PerHour != want {
+				t.Errorf("%s in %q: the search says %s an hour, the offer %s, its quote %s", at, zone, found[0].Price.PerHour, o.Price.PerHour, want)
+			}
+			// And it is found by the very figure.
+			again, _, err := c.Search(t.Context(), Query{Expression: "count = 2 and price_per_hour = " + q.Totals.PerHour.String(), DiskGiB: 777, TimeZone: zone})
+			if err != nil || len(again) != 1 {
+				t.Errorf("%s in %q: %d offers at %s, %v", at, zone, len(again), q.Totals.PerHour, err)
+			}
+			different[q.Totals.PerHour] = true
+		}
+	}
+	if len(different) < 4 {
+		t.Errorf("only %d prices were compared: do the months differ?", len(different))
+	}
+	if _, _, err := c.Search(t.Context(), Query{TimeZone: "Mars/Olympus"}); err == nil {
+		t.Error("a zone that is not there is taken")
+	}
+}
+
 func TestOfferPriceIsComputeAndTheDiskAskedFor(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t)
 	host, _ := c.rtx4090s(2)
-	if _, err := c.SetListing(t.Context(), ada, host, ListingChange{PerGPUHour: map[string]money.Rate{"RTX 4090": 500_000_000}, StoragePerGiBMonth: ptr(money.Rate(73_000_000))}); err != nil {
+	if _, err := c.SetListing(t.Context(), ada, host, ListingChange{PerGPUHour: map[string]money.Rate{"RTX 4090": 500_000_000}, StoragePerGiBMonth: ptr(money.Rate(74_400_000))}); err != nil {
 		t.Fatal(err)
 	}
-	o, err := c.Offer(t.Context(), host+".rtx-4090.2", 100)
+	o, err := c.Offer(t.Context(), host+".rtx-4090.2", 100, "UTC")
 	if err != nil {
 		t.Fatal(err)
 	}
-	// 2 × 0.50 an hour and 100 GiB at 0.073 a month of 730 hours.
+	// 2 × 0.50 an hour and 100 GiB at 0.0744 a month of 31 days.
 	if got := []string{o.Price.ComputePerHour.String(), o.Price.StoragePerHour.String(), o.Price.PerHour.String()}; !slices.Equal(got, []string{"1.000000", "0.010000", "1.010000"}) {
 		t.Errorf("prices %v", got)
 	}
@@ -325,13 +377,13 @@ func TestOfferPriceIsComputeAndTheDiskAskedFor(t *testing.T) {
 	if err != nil || len(found) != 1 || found[0].ID != o.ID {
 		t.Errorf("search found %v, %v", found, err)
 	}
-	_, err = c.Offer(t.Context(), host+".rtx-4090.2", 2000)
+	_, err = c.Offer(t.Context(), host+".rtx-4090.2", 2000, "UTC")
 	wantCode(t, err, "disk_too_big")
 	for _, id := range []string{host + ".rtx-4090.3", "ho-x.cpu.1"} {
-		_, err := c.Offer(t.Context(), id, 1)
+		_, err := c.Offer(t.Context(), id, 1, "")
 		wantCode(t, err, "offer_gone")
 	}
-	_, err = c.Offer(t.Context(), "nonsense", 1)
+	_, err = c.Offer(t.Context(), "nonsense", 1, "")
 	wantCode(t, err, "offer_not_found")
 	for name, q := range map[string]Query{
 		"bad_limit": {Limit: -1}, "bad_sort": {Sort: "region"}, "bad_cursor": {Cursor: "x"}, "bad_disk": {DiskGiB: -1},

@@ -33,7 +33,10 @@ type Config struct {
 	Elapsed func() time.Duration
 	// AllowSimulated lets hosts with simulated GPUs join and be offered.
 	AllowSimulated bool
-	Defaults       Defaults
+	// OperatorsHost lets nobody but operators make join tokens for hosts. Hosts
+	// that have joined before stay.
+	OperatorsHost bool
+	Defaults      Defaults
 	// HeartbeatSeconds is how often hosts report; 0: 10.
 	HeartbeatSeconds int
 	// TokenSuffix is appended to join tokens after a dot; it is the fingerprint

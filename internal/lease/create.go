@@ -49,7 +49,7 @@ func (s *Service) Price(ctx context.Context, p account.Principal, r QuoteRequest
 	if r.DiskGiB < 1 || r.DiskGiB > maxDiskGiB {
 		return nil, invalid("body.disk_gib", "invalid_disk_gib", "disk_gib is %d; want 1 to %d", r.DiskGiB, maxDiskGiB)
 	}
-	offer, err := s.Capacity.Offer(ctx, r.OfferID, r.DiskGiB)
+	offer, err := s.Capacity.Offer(ctx, r.OfferID, r.DiskGiB, timeZone)
 	if err != nil {
 		return nil, err
 	}

@@ -25,7 +25,7 @@ var migrations embed.FS
 
 // Capacity is what lease needs of fleet.
 type Capacity interface {
-	Offer(ctx context.Context, offerID string, diskGiB int64) (fleet.Offer, error)
+	Offer(ctx context.Context, offerID string, diskGiB int64, timeZone string) (fleet.Offer, error)
 	Reserve(ctx context.Context, tx *store.Tx, r fleet.Reservation) (fleet.Allocation, error)
 	ReserveCompute(ctx context.Context, tx *store.Tx, leaseID string) (fleet.Allocation, error)
 	ReleaseCompute(ctx context.Context, tx *store.Tx, leaseID string) error

@@ -154,6 +154,17 @@ func NewQuote(t Tariff, r Request, at time.Time) (Quote, error) {
 	return q, nil
 }
 
+// SecondsOfMonth returns the length of the month of an IANA time zone that
+// contains a moment, by which a quote of that moment turns a month's price into an
+// hour's. It fails if there is no such zone.
+func SecondsOfMonth(timeZone string, at time.Time) (int64, error) {
+	zone, err := location(timeZone)
+	if err != nil {
+		return 0, err
+	}
+	return monthOf(at, zone).seconds(), nil
+}
+
 // StoragePerHour returns what an hour of q's disk costs in the month of a moment.
 func StoragePerHour(q Quote, at time.Time) (money.Amount, error) {
 	zone, err := location(q.TimeZone)

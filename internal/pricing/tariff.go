@@ -24,7 +24,7 @@ const (
 // Meters lists all meters in the order in which they are shown.
 var Meters = [...]Meter{Compute, Storage, Egress}
 
-// Granularity is the unit that a session's compute time is rounded up to.
+// Granularity is the unit that a session's compute time is counted in.
 type Granularity string
 
 // The granularities. Second drops a started second, the others charge it.

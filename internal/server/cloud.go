@@ -140,7 +140,7 @@ func (c *Cloud) openServices(ctx context.Context, secret []byte) error {
 	defaults.StoragePerGiBMonth, defaults.EgressPerGB = cfg.StoragePrice, cfg.EgressPrice
 	defaults.CommissionBasisPoints, defaults.Region, defaults.Zone = cfg.CommissionBasisPoints, cfg.Region, cfg.Zone
 	c.Fleet, err = fleet.New(fleet.Config{
-		DB: c.DB, Catalog: cat, AllowSimulated: cfg.AllowSimulated, Defaults: defaults,
+		DB: c.DB, Catalog: cat, AllowSimulated: cfg.AllowSimulated, OperatorsHost: cfg.WhoMayHost == "operator", Defaults: defaults,
 		HeartbeatSeconds: int(cfg.HeartbeatSeconds), TokenSuffix: c.Authority.Fingerprint(), Audit: c.Accounts.Audit, Log: log,
 		OnReport: func(ctx context.Context, hostID string, r protocol.Report, at time.Time) ([]protocol.Desired, bool, int64, error) {
 			return c.Leases.OnReport(ctx, hostID, r, at)

@@ -47,8 +47,12 @@ func (a *API) registerMarket() {
 		ID: "searchOffers", Method: http.MethodGet, Path: "/v1/offers", Summary: "Search the market", Tag: tagMarket, Action: account.ReadMarket,
 		Description: "Comparisons are =, !=, <, <=, >, >=, in (…), not in (…) and ~ (contains), joined by and, or, not and parentheses. " +
 			"A mistake is answered with bad_expression and the position of its first character.",
-	}, func(ctx context.Context, _ account.Principal, in *offerSearch) (*body[page[api.Offer]], error) {
-		offers, next, err := a.Fleet.Search(ctx, fleet.Query{Expression: in.Where, Sort: in.Sort, Limit: in.Limit, Cursor: in.Cursor, DiskGiB: in.DiskGiB})
+	}, func(ctx context.Context, p account.Principal, in *offerSearch) (*body[page[api.Offer]], error) {
+		acc, err := a.Accounts.Account(ctx, p.AccountID) // its zone, as a quote has
+		if err != nil {
+			return nil, err
+		}
+		offers, next, err := a.Fleet.Search(ctx, fleet.Query{Expression: in.Where, Sort: in.Sort, Limit: in.Limit, Cursor: in.Cursor, DiskGiB: in.DiskGiB, TimeZone: acc.TimeZone})
 		if err != nil {
 			return nil, err
 		}
@@ -64,11 +68,15 @@ func (a *API) registerMarket() {
 	register(a, operation{
 		ID: "getOffer", Method: http.MethodGet, Path: "/v1/offers/{offer_id}", Summary: "Read an offer", Tag: tagMarket, Action: account.ReadMarket,
 		Description: "Offers come and go with what is free: one that is not there now answers offer_gone.",
-	}, func(ctx context.Context, _ account.Principal, in *struct {
+	}, func(ctx context.Context, p account.Principal, in *struct {
 		OfferID string `path:"offer_id" maxLength:"200"`
 		DiskGiB int64  `query:"disk_gib" minimum:"1" maximum:"16777216" default:"20" doc:"Size of disk that the price includes"`
 	}) (*body[api.Offer], error) {
-		o, err := a.Fleet.Offer(ctx, in.OfferID, in.DiskGiB)
+		acc, err := a.Accounts.Account(ctx, p.AccountID)
+		if err != nil {
+			return nil, err
+		}
+		o, err := a.Fleet.Offer(ctx, in.OfferID, in.DiskGiB, acc.TimeZone)
 		if err != nil {
 			return nil, err
 		}
@@ -84,7 +92,8 @@ func (a *API) registerMarket() {
 func (a *API) registerHosts() {
 	register(a, operation{
 		ID: "createJoinToken", Method: http.MethodPost, Path: "/v1/hosts/join-tokens", Summary: "Make a token that lets one machine join", Tag: tagHosts,
-		Action: account.WriteHosts, Status: http.StatusCreated, Description: "The token is shown once and works once. On the machine: suanli agent join <address> --token …",
+		Action: account.WriteHosts, Status: http.StatusCreated, Description: "The token is shown once and works once. On the machine: suanli agent join <address> --token … " +
+			"Owners and admins of any account may host, unless the operator has set who_may_host to operator; others then get hosting_by_operator.",
 	}, func(ctx context.Context, p account.Principal, in *body[api.CreateJoinToken]) (*body[api.JoinToken], error) {
 		b := in.Body
 		token, expires, err := a.Fleet.CreateJoinToken(ctx, p, fleet.JoinToken{

@@ -74,7 +74,7 @@ func TestSearchAnswersWithOffersAndAMistakeWithItsPosition(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(got.Items) != 1 || got.Items[0].HostID != host || got.Items[0].Price.PerHour.String() != "0.793699" || got.Items[0].MaxCUDA != "12.4" {
+	if len(got.Items) != 1 || got.Items[0].HostID != host || got.Items[0].Price.PerHour.String() != "0.793441" || got.Items[0].MaxCUDA != "12.4" {
 		t.Fatalf("found %+v", got.Items)
 	}
 	one, err := c.Offer(t.Context(), got.Items[0].ID, 100)

@@ -41,5 +41,5 @@ func (s *Server) serveReady(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(map[string]any{"ready": status == http.StatusOK, "checks": checks})
+	_ = json.NewEncoder(w).Encode(map[string]any{"ready": status == http.StatusOK, "checks": checks, "time": time.Now().UTC()})
 }
