@@ -49,6 +49,14 @@ func (s *Service) move(ctx context.Context, leaseID string, st step) (*Lease, er
 		if to != from {
 			l.State, l.ChangedAt, l.Code, l.Message = to, now, st.code, st.message
 		}
+		moment := now
+		switch st.event {
+		case HostFault, HostFaultOver:
+			l.Code, l.Message = st.code, st.message
+			moment = st.at
+		case LoseHost:
+			moment = st.at // what is owed for an outage counts from when it began
+		}
 		if st.exit != nil || st.event == ConfirmRunning {
 			l.ExitCode = st.exit
 		}
@@ -58,7 +66,7 @@ func (s *Service) move(ctx context.Context, leaseID string, st step) (*Lease, er
 		if err := saveState(ctx, tx, l); err != nil {
 			return err
 		}
-		change = Change{ID: ident.New(ident.Event), LeaseID: l.ID, AccountID: l.AccountID, At: now, Event: st.event, From: from, To: to, Code: l.Code, Message: l.Message}
+		change = Change{ID: ident.New(ident.Event), LeaseID: l.ID, AccountID: l.AccountID, At: moment, Event: st.event, From: from, To: to, Code: l.Code, Message: l.Message}
 		if err := insertChange(ctx, tx, change); err != nil {
 			return err
 		}

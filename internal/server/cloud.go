@@ -152,6 +152,9 @@ func (c *Cloud) openServices(ctx context.Context, secret []byte) error {
 		OnGatewayRemoved: func(id string) { c.Tunnels.Disconnect(id) },
 		OnGPUFault: func(ctx context.Context, f fleet.GPUFault) {
 			log.WarnContext(ctx, "a rented GPU is at fault", "fault", fmt.Sprintf("%+v", f))
+			if err := c.Leases.OnGPUFault(ctx, f); err != nil {
+				log.ErrorContext(ctx, "tell a lease of its GPU's fault", "lease", f.LeaseID, "error", err)
+			}
 		},
 	})
 	if err != nil {
