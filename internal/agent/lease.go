@@ -28,6 +28,8 @@ type lease struct {
 	cpu      int // percent of one CPU
 	gpu      int
 	sessions int
+	streams  int  // open connections to its ports through the gateway
+	working  bool // a program inside says so
 	idle     meter.Idle
 	statsAt  time.Duration
 	tries    int

@@ -315,8 +315,12 @@ func (s *Service) instanceSpec(ctx context.Context, l *Lease) (*protocol.Instanc
 	if shm == 0 {
 		shm = l.Bundle.MemoryMiB / 2 // the usual share of tmpfs; PyTorch's loaders need it
 	}
+	var activity *protocol.Activity
+	if t, ok := s.Catalog.Template(l.Template); ok && t.Activity != nil {
+		activity = &protocol.Activity{Kind: protocol.ActivityKind(t.Activity.Kind), Port: t.Activity.Port, TokenVariable: t.Activity.TokenVariable}
+	}
 	return &protocol.InstanceSpec{
-		Image: l.Image, Entrypoint: spec.Entrypoint, Command: spec.Command, StartScript: spec.StartScript,
+		Activity: activity, Image: l.Image, Entrypoint: spec.Entrypoint, Command: spec.Command, StartScript: spec.StartScript,
 		Environment: spec.Environment, Ports: spec.Ports, DirectPorts: l.Bundle.DirectPorts, GPUs: l.GPUs,
 		CPUMillis: l.Bundle.CPUMillis, MemoryMiB: l.Bundle.MemoryMiB, DiskMiB: l.Bundle.DiskGiB << 10,
 		PIDs: max(pidsPerCPU, pidsPerCPU*l.Bundle.CPUMillis/1000), ShmMiB: shm, SSHKeys: keys,
