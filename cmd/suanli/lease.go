@@ -103,7 +103,9 @@ func (w *wishes) makeLease(quoteID string, command []string) (api.LeaseCreate, e
 		r.IdleStop = &api.IdleStop{AfterSeconds: int64(w.idle / time.Second), GPUPercent: 5, CPUPercent: 5}
 	}
 	if w.cap != "" {
-		if r.SpendingCap, err = money.ParseAmount(w.cap); err != nil {
+		ceiling, err := money.ParseAmount(w.cap)
+		r.SpendingCap = &ceiling
+		if err != nil {
 			return r, usageError{err}
 		}
 	}

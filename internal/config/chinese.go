@@ -23,6 +23,7 @@ var chinese = map[string]string{
 	"zone":                    "未指明可用区的主机加入时所属的可用区。",
 	"currency":                "价格所用的货币：USD 或 CNY。",
 	"granularity":             "运行时长的计费粒度，不足一个单位按一个单位计：second（秒）、minute（分钟）或 hour（小时）。",
+	"idle_stop_seconds":       "租用者和模板都未指定时，租约闲置多久后停止，单位为秒；0 表示从不停止。",
 	"minimum_seconds":         "每次运行的最短计费时长，单位为秒。",
 	"commission_basis_points": "平台从每笔费用中抽取的佣金，单位为万分之一。",
 	"storage_price":           "每 GiB 磁盘每月的价格，停止期间也收取。",

@@ -233,6 +233,9 @@ func refused(l *Lease, e Event) error {
 	if verb == "" {
 		verb = "moved by " + string(e)
 	}
+	if e == RequestStop && (l.State == Accepted || l.State == Provisioning) {
+		return fault.New(fault.Conflict, "lease_state", "lease %s is %s: there is nothing to stop and keep yet; wait until it runs, or give it up, for nothing, with: suanli end %s", l.ID, l.State, l.Name)
+	}
 	kind := fault.Conflict
 	if l.State.Over() {
 		kind = fault.Gone
