@@ -79,6 +79,9 @@ func hostCommand() *cobra.Command {
 			t.add(tr("ID"), h.ID)
 			t.add(tr("STATE"), h.State+" "+h.Reason)
 			t.add(tr("ZONE"), h.Region+", "+h.Zone)
+			if h.LastSeenAt != nil {
+				t.add(tr("CLOCK"), tr("%d ms ahead of the cloud's", h.ClockSkewMs))
+			}
 			for _, g := range h.GPUs {
 				t.add("GPU", g.UUID+" "+g.Model+mark(h.Simulated))
 			}
