@@ -23,11 +23,13 @@ type wishes struct {
 	runFor time.Duration
 	stopIn time.Duration
 	idle   time.Duration
-	env    []string
-	labels []string
-	script string
-	cap    string
-	egress int64
+	// idleGiven says whether idle was: without, the template or the cloud decides.
+	idleGiven func() bool
+	env       []string
+	labels    []string
+	script    string
+	cap       string
+	egress    int64
 }
 
 func (w *wishes) quoteFlags(cmd *cobra.Command) {
@@ -48,7 +50,8 @@ func (w *wishes) leaseFlags(cmd *cobra.Command) {
 	f.StringVar(&w.script, "start-script", "", tr("file whose content is run when the instance starts"))
 	f.IntSliceVarP(&w.create.Ports, "port", "p", nil, tr("TCP port served inside; may be repeated"))
 	f.DurationVar(&w.stopIn, "stop-in", 0, tr("stop after this time"))
-	f.DurationVar(&w.idle, "idle-stop", 0, tr("stop when nobody has used it for this time"))
+	f.DurationVar(&w.idle, "idle-stop", 0, tr("stop when nobody has used it for this time; 0: never"))
+	w.idleGiven = func() bool { return f.Changed("idle-stop") }
 	f.StringVar(&w.cap, "spending-cap", "", tr("stop when this much is due"))
 }
 
@@ -99,7 +102,7 @@ func (w *wishes) makeLease(quoteID string, command []string) (api.LeaseCreate, e
 		t := time.Now().Add(w.stopIn).UTC().Truncate(time.Second)
 		r.StopAt = &t
 	}
-	if w.idle != 0 {
+	if w.idleGiven() { // also 0: it stands against the template's
 		r.IdleStop = &api.IdleStop{AfterSeconds: int64(w.idle / time.Second), GPUPercent: 5, CPUPercent: 5}
 	}
 	if w.cap != "" {

@@ -164,7 +164,6 @@ var zhTexts = map[string]string{
 	"file whose content is run when the instance starts":    "启动脚本文件，实例启动时执行其内容",
 	"TCP port served inside; may be repeated":               "实例内提供服务的 TCP 端口，可多次给出",
 	"stop after this time":                                  "经过这段时间后停止",
-	"stop when nobody has used it for this time":            "闲置这么长时间后停止",
 	"stop when this much is due":                            "费用达到此金额时停止",
 	"wait until it runs":                                    "等到实例运行后再返回",
 	"wait until it is done":                                 "等到操作完成后再返回",
