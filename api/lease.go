@@ -59,8 +59,8 @@ type Quote struct {
 // IdleStop stops a lease that nobody uses.
 type IdleStop struct {
 	AfterSeconds int64 `json:"after_seconds" doc:"0: never"`
-	GPUPercent   int   `json:"gpu_percent" doc:"Busy at or above this" default:"5"`
-	CPUPercent   int   `json:"cpu_percent" doc:"Busy at or above this, of all its CPUs" default:"5"`
+	GPUPercent   int   `json:"gpu_percent" doc:"Busy above this" default:"5"`
+	CPUPercent   int   `json:"cpu_percent" doc:"Busy above this, of all its CPUs" default:"5"`
 }
 
 // LeaseCreate accepts a quote.
@@ -74,8 +74,8 @@ type LeaseCreate struct {
 	Environment map[string]string `json:"environment,omitempty" doc:"Kept encrypted"`
 	Ports       []int             `json:"ports,omitempty" doc:"TCP ports served inside"`
 	StopAt      *time.Time        `json:"stop_at,omitempty" doc:"Stop then"`
-	IdleStop    *IdleStop         `json:"idle_stop,omitempty"`
-	SpendingCap Amount            `json:"spending_cap,omitempty" doc:"Stop when this much is due"`
+	IdleStop    *IdleStop         `json:"idle_stop,omitempty" doc:"Left out: the template's, or else the cloud's"`
+	SpendingCap *Amount           `json:"spending_cap,omitempty" doc:"Stop when this much is due: more than 0; left out, there is no cap"`
 }
 
 // LeaseUpdate changes a lease's settings; what is left out stays.

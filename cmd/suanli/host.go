@@ -50,6 +50,9 @@ func hostCommand() *cobra.Command {
 			if m := h.Maintenance; m != nil {
 				t.add(tr("MAINTENANCE"), window(m))
 			}
+			if h.LastSeenAt != nil {
+				t.add(tr("CLOCK"), tr("%d ms ahead of the cloud's", h.ClockSkewMs))
+			}
 			for _, g := range h.GPUs {
 				t.add("GPU", g.UUID+" "+g.Model+mark(h.Simulated))
 			}

@@ -23,11 +23,13 @@ type wishes struct {
 	runFor time.Duration
 	stop   deadline
 	idle   time.Duration
-	env    []string
-	labels []string
-	script string
-	cap    string
-	egress int64
+	// idleGiven says whether idle was: without, the template or the cloud decides.
+	idleGiven func() bool
+	env       []string
+	labels    []string
+	script    string
+	cap       string
+	egress    int64
 }
 
 func (w *wishes) quoteFlags(cmd *cobra.Command) {
@@ -49,6 +51,7 @@ func (w *wishes) leaseFlags(cmd *cobra.Command) {
 	f.IntSliceVarP(&w.create.Ports, "port", "p", nil, tr("TCP port served inside; may be repeated"))
 	w.stop.flags(cmd)
 	f.DurationVar(&w.idle, "idle-stop", 0, tr("stop when nobody has used it for this time; 0: never"))
+	w.idleGiven = func() bool { return f.Changed("idle-stop") }
 	f.StringVar(&w.cap, "spending-cap", "", tr("stop when this much is due"))
 }
 
@@ -101,11 +104,13 @@ func (w *wishes) makeLease(quoteID string, command []string) (api.LeaseCreate, e
 	if r.StopAt != nil && r.StopAt.IsZero() { // never, which is what a new lease has
 		r.StopAt = nil
 	}
-	if w.idle != 0 {
+	if w.idleGiven() { // also 0: it stands against the template's
 		r.IdleStop = &api.IdleStop{AfterSeconds: int64(w.idle / time.Second), GPUPercent: 5, CPUPercent: 5}
 	}
 	if w.cap != "" {
-		if r.SpendingCap, err = money.ParseAmount(w.cap); err != nil {
+		ceiling, err := money.ParseAmount(w.cap)
+		r.SpendingCap = &ceiling
+		if err != nil {
 			return r, usageError{err}
 		}
 	}

@@ -119,7 +119,7 @@ func (a *Agent) sample(ctx context.Context) {
 		}
 		l.stats, l.statsAt = stats, at
 		l.rec.DiskMiB = stats.DiskBytes >> 20
-		l.sessions = 0
+		l.sessions, l.working = 0, fresh && report.Busy
 		if fresh {
 			l.sessions = max(report.Sessions, 0)
 		}
@@ -128,10 +128,15 @@ func (a *Agent) sample(ctx context.Context) {
 			l.gpu += a.stats[u].UtilizationPercent / max(len(l.rec.GPUs), 1)
 		}
 		limits := l.rec.Limits
-		idle := l.idle.Observe(at, meter.Usage{GPUPercent: l.gpu, CPUPercent: l.cpu, Sessions: l.sessions, Known: fresh}, meter.Thresholds{Window: limits.IdleAfter, GPUPercent: limits.IdleGPUPercent, CPUPercent: limits.IdleCPUPercent})
+		// The threshold is of all of the lease's CPUs.
+		cpu := l.cpu
+		if l.rec.Spec != nil && l.rec.Spec.CPUMillis > 0 {
+			cpu = int(int64(l.cpu) * 1000 / l.rec.Spec.CPUMillis)
+		}
+		idle := l.idle.Observe(at, meter.Usage{GPUPercent: l.gpu, CPUPercent: cpu, Sessions: l.sessions + l.streams, Working: l.working, Known: fresh}, meter.Thresholds{Window: limits.IdleAfter, GPUPercent: limits.IdleGPUPercent, CPUPercent: limits.IdleCPUPercent})
 		if idle && l.rec.StopCode == "" && l.rec.Want == protocol.WantRunning && !l.rec.Final {
 			l.rec.StopCode = "idle"
-			l.rec.StopReason = "no session was open and GPU and CPU were below the thresholds for " + limits.IdleAfter.String()
+			l.rec.StopReason = "no session was open, nothing inside said that it was at work, and GPU and CPU were below the thresholds for " + limits.IdleAfter.String()
 		}
 		if passed, same := since(now, l.lastSave); idle || !same || passed > 15*time.Second {
 			l.lastSave = now

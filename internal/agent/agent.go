@@ -77,6 +77,9 @@ type Config struct {
 
 	clock func() protocol.Instant
 	poll  time.Duration // look at running instances; default 5 s
+	// look is between looks at GPUs from inside of instances; default 30 s. After
+	// one that found a fault the next comes sooner.
+	look time.Duration
 }
 
 // Agent runs leases on this host.
@@ -156,6 +159,7 @@ func New(cfg Config) (*Agent, error) {
 	setDefault(&cfg.CleanWait, 30*time.Second)
 	setDefault(&cfg.KeepLogs, 7*24*time.Hour)
 	setDefault(&cfg.poll, 5*time.Second)
+	setDefault(&cfg.look, 30*time.Second)
 	if cfg.clock == nil {
 		cfg.clock = bootClock()
 	}
@@ -244,7 +248,7 @@ func (a *Agent) Run(ctx context.Context) error {
 		_ = a.gpus.Close()
 		_ = a.driver.Close()
 	}()
-	for _, loop := range []func(context.Context){a.superviseEngine, a.watchEngine, a.pollLoop, a.logCleaner} {
+	for _, loop := range []func(context.Context){a.superviseEngine, a.watchEngine, a.pollLoop, a.insideLoop, a.logCleaner} {
 		a.wg.Add(1)
 		go func() {
 			defer a.wg.Done()

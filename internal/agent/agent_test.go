@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"path/filepath"
 	goruntime "runtime"
@@ -206,40 +207,67 @@ func TestHearingFromTheControlPlaneRenewsWhatIsPaidFor(t *testing.T) {
 	}
 }
 
-func TestAnIdleInstanceStopsAndASessionKeepsItAlive(t *testing.T) {
+func TestAnIdleInstanceStopsAndWhoeverUsesItKeepsItAlive(t *testing.T) {
 	t.Parallel()
-	for _, sessions := range []int{0, 1} {
-		sim := runtime.NewSim(1 << 20)
-		w := &world{t: t, c: newControl(), cfg: Config{
-			Dir: t.TempDir(), HostID: "ho-test", Driver: reporting{sim, sessions}, GPUs: gpu.Set{}, SkipSelfTest: true,
-			CleanWait: time.Millisecond, poll: 20 * time.Millisecond,
-		}}
-		w.start()
-		c := want("ls-a", 1, protocol.WantRunning)
-		c.Limits = protocol.RunLimits{IdleAfter: 200 * time.Millisecond, IdleGPUPercent: 5, IdleCPUPercent: 5}
-		w.send(c)
-		if sessions == 0 {
+	for name, c := range map[string]struct {
+		report protocol.InstanceReport
+		stream bool // somebody has a page of it open
+		stops  bool
+	}{
+		"nobody there":        {stops: true},
+		"a session":           {report: protocol.InstanceReport{Sessions: 1}},
+		"a cell that sleeps":  {report: protocol.InstanceReport{Busy: true}},
+		"a page that is open": {stream: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			sim := runtime.NewSim(1 << 20)
+			c.report.Started = true
+			engine := &reporting{Sim: sim}
+			engine.report.Store(&c.report)
+			w := &world{t: t, c: newControl(), cfg: Config{
+				Dir: t.TempDir(), HostID: "ho-test", Driver: engine, GPUs: gpu.Set{}, SkipSelfTest: true,
+				CleanWait: time.Millisecond, poll: 20 * time.Millisecond,
+			}}
+			w.start()
+			defer w.kill()
+			command := want("ls-a", 1, protocol.WantRunning)
+			w.send(command)
+			w.reach("ls-a", 1, protocol.PhaseRunning)
+			var page net.Conn
+			if c.stream {
+				var err error // the stream is answered, so it is counted
+				if page, err = w.stream(protocol.StreamHeader{Kind: protocol.StreamPort, LeaseID: "ls-a", Port: 8888}); err != nil {
+					t.Fatal(err)
+				}
+				defer page.Close()
+			}
+			command.Limits = protocol.RunLimits{IdleAfter: 200 * time.Millisecond, IdleGPUPercent: 5, IdleCPUPercent: 5}
+			w.send(command)
+			if !c.stops {
+				begin := w.a.cfg.clock().Nanos
+				w.until("longer than the window has passed", func() bool { return w.a.cfg.clock().Nanos-begin > int64(time.Second) })
+				w.reach("ls-a", 1, protocol.PhaseRunning)
+				// They leave, and the window begins.
+				engine.report.Store(&protocol.InstanceReport{Started: true})
+				if page != nil {
+					page.Close()
+				}
+			}
 			if s := w.reach("ls-a", 1, protocol.PhaseStopped); s.Code != "idle" {
 				t.Errorf("status: %+v", s)
 			}
-		} else {
-			begin := w.reach("ls-a", 1, protocol.PhaseRunning).Started.Nanos
-			w.until("longer than the window has passed", func() bool { return w.a.cfg.clock().Nanos-begin > int64(time.Second) })
-			w.reach("ls-a", 1, protocol.PhaseRunning)
-		}
-		w.kill()
+		})
 	}
 }
 
-// reporting is an engine whose instances say how many sessions are open.
+// reporting is an engine whose instances say what goes on inside.
 type reporting struct {
 	*runtime.Sim
-	sessions int
+	report atomic.Pointer[protocol.InstanceReport]
 }
 
-func (r reporting) Report(string) (protocol.InstanceReport, bool) {
-	return protocol.InstanceReport{Started: true, Sessions: r.sessions}, true
-}
+func (r *reporting) Report(string) (protocol.InstanceReport, bool) { return *r.report.Load(), true }
 
 // tainted are GPUs of which one keeps memory.
 type tainted struct {

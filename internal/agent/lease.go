@@ -28,9 +28,15 @@ type lease struct {
 	cpu      int // percent of one CPU
 	gpu      int
 	sessions int
+	streams  int  // open connections to its ports through the gateway
+	working  bool // a program inside says so
 	idle     meter.Idle
 	statsAt  time.Duration
 	tries    int
+	// suspect is a fault of its GPUs that was seen once, gpuFault one that was seen
+	// twice in a row.
+	suspect  *protocol.GPUFault
+	gpuFault *protocol.GPUFault
 
 	// firstSeq is the first report that named the lease; answers to earlier ones
 	// prove nothing about it. missing counts complete answers without it.
@@ -333,6 +339,7 @@ func (a *Agent) confirmRunning(l *lease, state runtime.State) {
 	l.rec.Code, l.rec.Reason, l.rec.ExitCode = "", "", nil
 	l.tries = 0
 	l.idle = meter.Idle{}
+	l.suspect, l.gpuFault = nil, nil
 	a.keep(l)
 	a.mu.Unlock()
 	a.poke()

@@ -128,6 +128,7 @@ func (l *lease) status() protocol.InstanceStatus {
 	}
 	if r.Phase == protocol.PhaseRunning {
 		s.MemoryUsedMiB, s.CPUPercent, s.GPUPercent = l.stats.MemoryBytes>>20, l.cpu, l.gpu
+		s.GPUFault = l.gpuFault
 	}
 	return s
 }

@@ -41,7 +41,7 @@ func settings(lease string, generation int64, spec protocol.InstanceSpec, image 
 	return protocol.InstanceSettings{
 		LeaseID: lease, Generation: generation, Command: command(spec, image), StartScript: spec.StartScript,
 		Environment: env, WorkingDir: image.WorkingDir, User: image.User, SSHKeys: spec.SSHKeys, GatewayKeys: gateways,
-		HostKey: key, Simulated: spec.Simulated,
+		HostKey: key, Simulated: spec.Simulated, Activity: spec.Activity,
 	}
 }
 

@@ -88,7 +88,19 @@ func (a *Agent) forward(ctx context.Context, c net.Conn, id string, port int) {
 	if protocol.Accept(c) != nil {
 		return
 	}
+	if port != protocol.InstanceSSHPort { // the instance itself counts sessions of SSH
+		a.countStream(l, 1)
+		defer a.countStream(l, -1)
+	}
 	join(c, inside)
+}
+
+// countStream counts connections to the lease's ports: somebody who has a page
+// open, or waits for an answer, uses the instance.
+func (a *Agent) countStream(l *lease, by int) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	l.streams += by
 }
 
 // dial tries for a moment while the connection is refused: an instance that has

@@ -24,8 +24,12 @@ type Template struct {
 	// their own in each rental, such as a notebook's token.
 	GeneratedSecrets []string       `yaml:"generated_secrets"`
 	Ports            []TemplatePort `yaml:"ports"`
-	DiskGiB          int64          `yaml:"disk_gib"`
-	Needs            Needs          `yaml:"needs"`
+	// Activity names a program inside that says whether it is busy; nil: none.
+	Activity *TemplateActivity `yaml:"activity"`
+	// IdleStop is the idle stop of leases whose renter sets none; nil: the cloud's.
+	IdleStop *TemplateIdleStop `yaml:"idle_stop"`
+	DiskGiB  int64             `yaml:"disk_gib"`
+	Needs    Needs             `yaml:"needs"`
 }
 
 // TemplatePort is a TCP port that is served inside.
@@ -33,6 +37,21 @@ type TemplatePort struct {
 	Port     int    `yaml:"port"`
 	Name     string `yaml:"name"`
 	Protocol string `yaml:"protocol"` // "http" or "tcp"
+}
+
+// TemplateActivity is how a program is asked whether it has work going on that
+// neither GPU nor CPU shows.
+type TemplateActivity struct {
+	Kind          string `yaml:"kind"` // "jupyter"
+	Port          int    `yaml:"port"`
+	TokenVariable string `yaml:"token_variable"` // environment variable with the program's token
+}
+
+// TemplateIdleStop stops a lease that nobody uses.
+type TemplateIdleStop struct {
+	AfterSeconds int64 `yaml:"after_seconds"` // 0: never
+	GPUPercent   int   `yaml:"gpu_percent"`   // busy above this
+	CPUPercent   int   `yaml:"cpu_percent"`   // busy above this, of all its CPUs
 }
 
 // Needs is what a template asks of an offer; zero values ask nothing.
@@ -79,6 +98,24 @@ func (t Template) validate() error {
 		}
 		if p.Protocol != "http" && p.Protocol != "tcp" {
 			return fmt.Errorf("template %s: port %d has protocol %q; want http or tcp", t.Name, p.Port, p.Protocol)
+		}
+	}
+	if a := t.Activity; a != nil {
+		switch {
+		case a.Kind != "jupyter":
+			return fmt.Errorf("template %s: activity %q; want jupyter", t.Name, a.Kind)
+		case a.Port < 1 || a.Port > 65535:
+			return fmt.Errorf("template %s: activity port %d; want 1 to 65535", t.Name, a.Port)
+		case a.TokenVariable != "" && !variableName.MatchString(a.TokenVariable):
+			return fmt.Errorf("template %s: %q is not the name of an environment variable", t.Name, a.TokenVariable)
+		}
+	}
+	if i := t.IdleStop; i != nil {
+		if i.AfterSeconds != 0 && (i.AfterSeconds < 60 || i.AfterSeconds > 366*86400) {
+			return fmt.Errorf("template %s: idle stop after %d seconds; want 60 to %d, or 0 for never", t.Name, i.AfterSeconds, 366*86400)
+		}
+		if i.GPUPercent < 0 || i.GPUPercent > 100 || i.CPUPercent < 0 || i.CPUPercent > 100 {
+			return fmt.Errorf("template %s: idle thresholds are %d %% of GPU and %d %% of CPU; want 0 to 100", t.Name, i.GPUPercent, i.CPUPercent)
 		}
 	}
 	for name := range t.Environment {

@@ -43,6 +43,7 @@ type Config struct {
 	Granularity           string
 	WhoMayHost            string
 	MinimumSeconds        int64
+	IdleStopSeconds       int64
 	CommissionBasisPoints int64
 	StoragePrice          money.Rate // per GiB-month
 	EgressPrice           money.Rate // per GB
@@ -167,6 +168,7 @@ func settings() []Setting {
 			}, show: func(c *Config) string { return string(c.Currency) }},
 		text("granularity", "second", "What running time is counted in: second (whole ones), minute or hour (started ones).", func(c *Config) *string { return &c.Granularity }, oneOf("second", "minute", "hour")),
 		number("minimum_seconds", "60", "Shortest time that a run is charged for, in seconds.", 0, 86400, func(c *Config) *int64 { return &c.MinimumSeconds }),
+		number("idle_stop_seconds", "0", "Stop leases that nobody has used for this time, in seconds, if neither the renter nor the template says otherwise; 0: never.", 0, 366*86400, func(c *Config) *int64 { return &c.IdleStopSeconds }),
 		number("commission_basis_points", "1000", "The platform's share of a charge, in hundredths of a per cent.", 0, 10000, func(c *Config) *int64 { return &c.CommissionBasisPoints }),
 		rate("storage_price", "0.10", "Price of a GiB of disk for a month, also while stopped.", func(c *Config) *money.Rate { return &c.StoragePrice }),
 		rate("egress_price", "0.01", "Price of a GB (10^9 bytes) sent to the outside.", func(c *Config) *money.Rate { return &c.EgressPrice }),
@@ -262,6 +264,9 @@ func (c *Config) check() error {
 			}
 			ports[a] = name
 		}
+	}
+	if s := c.IdleStopSeconds; s > 0 && s < 60 {
+		errs = append(errs, note("idle_stop_seconds is %d; want at least 60, or 0 for never", s))
 	}
 	if c.Simulate != "" && !c.AllowSimulated {
 		errs = append(errs, note("simulate is set, and allow_simulated is not: this cloud would refuse its own agent"))

@@ -9,6 +9,7 @@ import (
 	"encoding/base32"
 	"encoding/binary"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -58,6 +59,24 @@ func Check(k Kind, s string) error {
 		return fmt.Errorf("identifier %q: want %q and 26 characters of 0-9 and a-z without i, l, o, u", s, string(k)+"-")
 	}
 	return nil
+}
+
+// kinds are all kinds; see Resembles.
+var kinds = []Kind{Account, User, Key, Session, SSHKey, Host, Gateway, Token, Listing, Quote, Lease, Usage, Charge, Transfer, Request, Event, Audit}
+
+// resembling is how much of an identifier people show or compare: a prefix of one
+// that is as long is taken for it.
+const resembling = 10
+
+// Resembles reports whether a name could be taken for an identifier, or for the
+// beginning of one, of any kind. Ordinary words with such a prefix, like "us-east",
+// do not.
+func Resembles(name string) bool {
+	kind, rest, ok := strings.Cut(name, "-")
+	if !ok || len(rest) < resembling || !slices.Contains(kinds, Kind(kind)) {
+		return false
+	}
+	return strings.Trim(rest, "0123456789abcdefghjkmnpqrstvwxyz") == ""
 }
 
 // First returns the lowest identifier of kind k that can have been made at t or

@@ -22,3 +22,20 @@ func TestFirstIsBetweenWhatWasMadeBeforeAndAfter(t *testing.T) {
 		t.Errorf("before all time is %s, want %s", a, b)
 	}
 }
+
+func TestNamesThatCouldBeTakenForIdentifiersAreTold(t *testing.T) {
+	t.Parallel()
+	for _, k := range kinds {
+		id := New(k)
+		for _, name := range []string{id, id[:13]} {
+			if !Resembles(name) {
+				t.Errorf("%q is not told", name)
+			}
+		}
+	}
+	for _, name := range []string{"", "us-east", "us-west-2-training", "tr-bert", "train", "ls", "-", "sk-learn", "us-washington-d"} {
+		if Resembles(name) {
+			t.Errorf("%q is taken for an identifier", name)
+		}
+	}
+}

@@ -73,6 +73,9 @@ func runInit(settingsPath, runDir string) int {
 		}
 	}
 	go in.status.run(ctx)
+	if settings.Activity != nil {
+		go in.watchActivity(ctx, *settings.Activity, activityEvery) // ends with ctx
+	}
 
 	code := in.run(signals)
 	in.status.change(func(r *protocol.InstanceReport) { r.ExitCode = &code })

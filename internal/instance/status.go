@@ -36,6 +36,12 @@ func (s *status) change(fn func(*protocol.InstanceReport)) {
 	s.write()
 }
 
+func (s *status) busy() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.report.Busy
+}
+
 func (s *status) write() {
 	b, err := json.Marshal(s.report)
 	if err == nil {

@@ -16,6 +16,7 @@ import (
 	"suanli.dev/internal/fault"
 	"suanli.dev/internal/fleet"
 	"suanli.dev/internal/ident"
+	"suanli.dev/internal/money"
 	"suanli.dev/internal/pricing"
 	"suanli.dev/internal/protocol"
 	"suanli.dev/internal/store"
@@ -159,12 +160,14 @@ func (s *Service) Accept(ctx context.Context, p account.Principal, c Create) (*L
 
 // build makes the lease's row out of quote, template and the renter's wishes.
 func (s *Service) build(p account.Principal, q *Quote, c Create, now time.Time) (*Lease, error) {
+	var template catalog.Template
 	spec := Spec{Entrypoint: c.Entrypoint, Command: c.Command, StartScript: c.StartScript, Environment: map[string]string{}, Ports: slices.Clone(c.Ports)}
 	if q.Request.Template != "" {
 		t, ok := s.Catalog.Template(q.Request.Template)
 		if !ok {
 			return nil, fault.New(fault.Gone, "unknown_template", "template %q is no longer offered; ask for a new quote", q.Request.Template)
 		}
+		template = t
 		maps.Copy(spec.Environment, t.Environment)
 		for _, name := range t.GeneratedSecrets {
 			spec.Environment[name] = rand.Text()
@@ -193,11 +196,15 @@ func (s *Service) build(p account.Principal, q *Quote, c Create, now time.Time) 
 	id := ident.New(ident.Lease)
 	name := c.Name
 	if name == "" {
-		name = id[:3] + id[len(id)-6:]
+		name = "lease-" + id[len(id)-6:]
 	}
 	labels := c.Labels
 	if labels == nil {
 		labels = map[string]string{}
+	}
+	var ceiling money.Amount
+	if c.SpendingCap != nil {
+		ceiling = *c.SpendingCap
 	}
 	o := q.Offer
 	return &Lease{
@@ -205,9 +212,21 @@ func (s *Service) build(p account.Principal, q *Quote, c Create, now time.Time) 
 		Name: name, Labels: labels, Template: q.Request.Template, Image: q.Request.Image, GPUModel: o.GPUModel,
 		Bundle: Bundle{GPUCount: o.GPUCount, VRAMMiB: o.VRAMMiB, CPUMillis: o.CPUMillis, MemoryMiB: o.MemoryMiB,
 			DiskGiB: q.Request.DiskGiB, Region: o.Region, Zone: o.Zone},
-		Price: q.Price, Simulated: o.Simulated, State: Accepted, Generation: 1, Deadline: c.Deadline, Idle: c.Idle,
-		SpendingCap: c.SpendingCap, CreatedAt: now, ChangedAt: now, spec: sealed, accessToken: token,
+		Price: q.Price, Simulated: o.Simulated, State: Accepted, Generation: 1, Deadline: c.Deadline, Idle: s.idleStop(c.Idle, template),
+		SpendingCap: ceiling, CreatedAt: now, ChangedAt: now, spec: sealed, accessToken: token,
 	}, nil
+}
+
+// idleStop is when a new lease is stopped for want of use: as its renter says, or
+// else its template, or else the cloud. Whoever provides the host has no say in it.
+func (s *Service) idleStop(renter *IdleStop, t catalog.Template) IdleStop {
+	switch {
+	case renter != nil:
+		return *renter
+	case t.IdleStop != nil:
+		return IdleStop{After: time.Duration(t.IdleStop.AfterSeconds) * time.Second, GPUPercent: t.IdleStop.GPUPercent, CPUPercent: t.IdleStop.CPUPercent}
+	}
+	return s.DefaultIdle
 }
 
 // checkQuota counts what the account has, within the accepting transaction.
@@ -315,8 +334,12 @@ func (s *Service) instanceSpec(ctx context.Context, l *Lease) (*protocol.Instanc
 	if shm == 0 {
 		shm = l.Bundle.MemoryMiB / 2 // the usual share of tmpfs; PyTorch's loaders need it
 	}
+	var activity *protocol.Activity
+	if t, ok := s.Catalog.Template(l.Template); ok && t.Activity != nil {
+		activity = &protocol.Activity{Kind: protocol.ActivityKind(t.Activity.Kind), Port: t.Activity.Port, TokenVariable: t.Activity.TokenVariable}
+	}
 	return &protocol.InstanceSpec{
-		Image: l.Image, Entrypoint: spec.Entrypoint, Command: spec.Command, StartScript: spec.StartScript,
+		Activity: activity, Image: l.Image, Entrypoint: spec.Entrypoint, Command: spec.Command, StartScript: spec.StartScript,
 		Environment: spec.Environment, Ports: spec.Ports, DirectPorts: l.Bundle.DirectPorts, GPUs: l.GPUs,
 		CPUMillis: l.Bundle.CPUMillis, MemoryMiB: l.Bundle.MemoryMiB, DiskMiB: l.Bundle.DiskGiB << 10,
 		PIDs: max(pidsPerCPU, pidsPerCPU*l.Bundle.CPUMillis/1000), ShmMiB: shm, SSHKeys: keys,
@@ -341,12 +364,9 @@ func (s *Service) Change(ctx context.Context, p account.Principal, id string, u 
 	if u.Name != nil {
 		check.Name = *u.Name
 	}
-	check.Labels = u.Labels
+	check.Labels, check.Idle = u.Labels, u.Idle
 	if u.Deadline != nil {
 		check.Deadline = *u.Deadline
-	}
-	if u.Idle != nil {
-		check.Idle = *u.Idle
 	}
 	if err := check.validate(now); err != nil {
 		return nil, err

@@ -119,8 +119,8 @@ type Create struct {
 	Environment map[string]string
 	Ports       []int
 	Deadline    time.Time
-	Idle        IdleStop
-	SpendingCap money.Amount
+	Idle        *IdleStop     // nil: the template's, or else the cloud's
+	SpendingCap *money.Amount // nil: none
 }
 
 // Change is one step in the life of a lease.

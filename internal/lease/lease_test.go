@@ -596,7 +596,7 @@ func TestLimitsAreWithTheHostFromTheFirstCommandOn(t *testing.T) {
 	h := w.join(1)
 	l := w.rent(h, 1, func(c *Create) {
 		c.Deadline = w.clock().Add(2 * time.Hour)
-		c.Idle = IdleStop{After: 10 * time.Minute, GPUPercent: 5, CPUPercent: 7}
+		c.Idle = &IdleStop{After: 10 * time.Minute, GPUPercent: 5, CPUPercent: 7}
 	})
 	first := h.commands[0].Limits
 	if first.StopIn <= 0 || first.StopIn > 2*time.Hour || first.IdleAfter != 10*time.Minute || first.IdleGPUPercent != 5 || first.IdleCPUPercent != 7 {
@@ -1086,7 +1086,7 @@ func TestASpendingCapStopsALease(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := w.rent(h, 1, func(c *Create) { c.SpendingCap = price })
+	l := w.rent(h, 1, func(c *Create) { c.SpendingCap = &price })
 	w.pass(20 * time.Minute)
 	if got := w.get(l.ID); got.State != Stopped || got.Code != "spending_cap" {
 		t.Errorf("it is %s (%s)", got.State, got.Code)

@@ -49,6 +49,14 @@ func (s *Service) move(ctx context.Context, leaseID string, st step) (*Lease, er
 		if to != from {
 			l.State, l.ChangedAt, l.Code, l.Message = to, now, st.code, st.message
 		}
+		moment := now
+		switch st.event {
+		case HostFault, HostFaultOver:
+			l.Code, l.Message = st.code, st.message
+			moment = st.at
+		case LoseHost:
+			moment = st.at // what is owed for an outage counts from when it began
+		}
 		if st.exit != nil || st.event == ConfirmRunning {
 			l.ExitCode = st.exit
 		}
@@ -58,7 +66,7 @@ func (s *Service) move(ctx context.Context, leaseID string, st step) (*Lease, er
 		if err := saveState(ctx, tx, l); err != nil {
 			return err
 		}
-		change = Change{ID: ident.New(ident.Event), LeaseID: l.ID, AccountID: l.AccountID, At: now, Event: st.event, From: from, To: to, Code: l.Code, Message: l.Message}
+		change = Change{ID: ident.New(ident.Event), LeaseID: l.ID, AccountID: l.AccountID, At: moment, Event: st.event, From: from, To: to, Code: l.Code, Message: l.Message}
 		if err := insertChange(ctx, tx, change); err != nil {
 			return err
 		}
@@ -224,6 +232,9 @@ func refused(l *Lease, e Event) error {
 	verb := map[Event]string{RequestStop: "stopped", RequestStart: "started", RequestRestart: "restarted", RequestEnd: "ended"}[e]
 	if verb == "" {
 		verb = "moved by " + string(e)
+	}
+	if e == RequestStop && (l.State == Accepted || l.State == Provisioning) {
+		return fault.New(fault.Conflict, "lease_state", "lease %s is %s: there is nothing to stop and keep yet; wait until it runs, or give it up, for nothing, with: suanli end %s", l.ID, l.State, l.Name)
 	}
 	kind := fault.Conflict
 	if l.State.Over() {

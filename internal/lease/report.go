@@ -151,6 +151,8 @@ func (s *Service) observe(ctx context.Context, l *Lease, st *protocol.InstanceSt
 		case Unreachable:
 			// What it did in the dark is not charged.
 			e = step{event: ConfirmRunning, at: received, since: when(st.Started, now, received, l.CreatedAt)}
+		case Running:
+			return s.observeFault(ctx, l, st.GPUFault, now, received)
 		default:
 			return nil
 		}

@@ -72,6 +72,7 @@ type Config struct {
 	GatewayKeys []string
 	Tick        time.Duration // of the reconciler; 1 s
 	QuoteValid  time.Duration // how long a quote may be accepted; 15 min
+	DefaultIdle IdleStop      // of leases whose renter and template say nothing
 	Log         *slog.Logger
 }
 

@@ -38,6 +38,8 @@ const (
 	LoseInstance   Event = "lose_instance"   // the host is there and knows nothing of it
 	Outbid         Event = "outbid"          // a higher spot bid took its place
 	AbandonHost    Event = "abandon_host"    // the operator gave the host up for good
+	HostFault      Event = "host_fault"      // it runs, without GPUs that it pays for, by its host's fault
+	HostFaultOver  Event = "host_fault_over" // it has them again by itself
 )
 
 // transitions is the whole state machine. The table in docs/leases.md is made
@@ -58,6 +60,8 @@ var transitions = map[State]map[Event]State{
 	Running: {
 		ConfirmStopped: Stopped, RequestStop: Stopping, RequestRestart: Starting, RequestEnd: Ending,
 		LoseHost: Unreachable, LoseInstance: Ending, Outbid: Interrupted, AbandonHost: Ended,
+		// It goes on: what to do about it is its renter's choice.
+		HostFault: Running, HostFaultOver: Running,
 	},
 	Unreachable: {
 		ConfirmRunning: Running, ConfirmStopped: Stopped, RequestStop: Stopping, RequestEnd: Ending,
@@ -116,7 +120,7 @@ func (s State) HoldsCompute() bool {
 // TransitionTable returns the state machine as a Markdown table.
 func TransitionTable() string {
 	events := []Event{Dispatch, ConfirmRunning, ConfirmStopped, ConfirmAbsent, ReportFailure, RequestStop,
-		RequestStart, RequestRestart, RequestEnd, LoseHost, LoseInstance, Outbid, AbandonHost}
+		RequestStart, RequestRestart, RequestEnd, LoseHost, LoseInstance, Outbid, AbandonHost, HostFault, HostFaultOver}
 	out := "| state | event → next state |\n|---|---|\n"
 	for _, s := range States() {
 		line := ""

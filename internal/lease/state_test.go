@@ -47,7 +47,7 @@ func TestTheDocumentShowsTheStateMachine(t *testing.T) {
 }
 
 var allEvents = []Event{Dispatch, ConfirmRunning, ConfirmStopped, ConfirmAbsent, ReportFailure, RequestStop,
-	RequestStart, RequestRestart, RequestEnd, LoseHost, LoseInstance, Outbid, AbandonHost}
+	RequestStart, RequestRestart, RequestEnd, LoseHost, LoseInstance, Outbid, AbandonHost, HostFault, HostFaultOver}
 
 func TestEveryStateIsReachedAndEveryLifeCanEnd(t *testing.T) {
 	t.Parallel()

@@ -8,6 +8,7 @@ import (
 	"unicode/utf8"
 
 	"suanli.dev/internal/fault"
+	"suanli.dev/internal/ident"
 )
 
 // Limits of what a renter may ask for. They bound memory and the host's work,
@@ -86,6 +87,9 @@ func (c *Create) validate(now time.Time) error {
 	if c.Name != "" && !leaseName.MatchString(c.Name) {
 		return invalid("body.name", "invalid_name", "name %q: use 1 to %d of a-z, 0-9 and -, beginning and ending with a letter or digit", c.Name, maxNameRunes)
 	}
+	if strings.HasPrefix(c.Name, string(ident.Lease)+"-") || ident.Resembles(c.Name) {
+		return invalid("body.name", "invalid_name", "name %q looks like an identifier, so that it could be taken for something else; choose another", c.Name)
+	}
 	if len(c.Labels) > maxLabels {
 		return invalid("body.labels", "too_many_labels", "%d labels were given; at most %d are kept", len(c.Labels), maxLabels)
 	}
@@ -115,11 +119,13 @@ func (c *Create) validate(now time.Time) error {
 	if err := checkDeadline(c.Deadline, now); err != nil {
 		return err
 	}
-	if err := c.Idle.validate(); err != nil {
-		return err
+	if c.Idle != nil {
+		if err := c.Idle.validate(); err != nil {
+			return err
+		}
 	}
-	if c.SpendingCap < 0 {
-		return invalid("body.spending_cap", "invalid_spending_cap", "a spending cap of %s is negative; leave it out for none", c.SpendingCap)
+	if c.SpendingCap != nil && *c.SpendingCap <= 0 {
+		return invalid("body.spending_cap", "invalid_spending_cap", "a spending cap of %s would stop the lease before it runs; want more than 0, or leave it out for none", c.SpendingCap)
 	}
 	return nil
 }
@@ -193,6 +199,16 @@ func checkDeadline(t, now time.Time) error {
 		return invalid("body.stop_at", "deadline_far", "stop_at %s is more than 366 days away", t.UTC().Format(time.RFC3339))
 	}
 	return nil
+}
+
+// Seconds makes a duration of seconds that were given at a place of a request. One
+// that no lease can have is refused in the words of who gave it.
+func Seconds(location, code string, n int64) (time.Duration, error) {
+	if most := int64(maxRunFor / time.Second); n < 0 || n > most {
+		field := location[strings.LastIndexByte(location, '.')+1:]
+		return 0, invalid(location, code, "%s is %d; want 0 to %d", field, n, most)
+	}
+	return time.Duration(n) * time.Second, nil
 }
 
 func (i IdleStop) validate() error {

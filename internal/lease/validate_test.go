@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"strings"
+	"suanli.dev/internal/money"
 	"testing"
 	"time"
 
@@ -69,20 +70,24 @@ func TestEveryFieldOfALeaseIsChecked(t *testing.T) {
 		"deadline now":          {Create{Deadline: now}, "body.stop_at"},
 		"deadline before":       {Create{Deadline: now.Add(-time.Second)}, "body.stop_at"},
 		"deadline in 9999":      {Create{Deadline: time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)}, "body.stop_at"},
-		"idle of a second":      {Create{Idle: IdleStop{After: time.Second}}, "body.idle_stop.after_seconds"},
-		"negative idle":         {Create{Idle: IdleStop{After: -time.Minute}}, "body.idle_stop.after_seconds"},
-		"idle of a century":     {Create{Idle: IdleStop{After: math.MaxInt64}}, "body.idle_stop.after_seconds"},
-		"idle GPU -1":           {Create{Idle: IdleStop{After: time.Hour, GPUPercent: -1}}, "body.idle_stop"},
-		"idle CPU 101":          {Create{Idle: IdleStop{After: time.Hour, CPUPercent: 101}}, "body.idle_stop"},
-		"idle never, GPU -1":    {Create{Idle: IdleStop{GPUPercent: -1}}, "body.idle_stop"},
-		"negative cap":          {Create{SpendingCap: -1}, "body.spending_cap"},
-		"most negative cap":     {Create{SpendingCap: math.MinInt64}, "body.spending_cap"},
+		"idle of a second":      {Create{Idle: &IdleStop{After: time.Second}}, "body.idle_stop.after_seconds"},
+		"negative idle":         {Create{Idle: &IdleStop{After: -time.Minute}}, "body.idle_stop.after_seconds"},
+		"idle of a century":     {Create{Idle: &IdleStop{After: math.MaxInt64}}, "body.idle_stop.after_seconds"},
+		"idle GPU -1":           {Create{Idle: &IdleStop{After: time.Hour, GPUPercent: -1}}, "body.idle_stop"},
+		"idle CPU 101":          {Create{Idle: &IdleStop{After: time.Hour, CPUPercent: 101}}, "body.idle_stop"},
+		"idle never, GPU -1":    {Create{Idle: &IdleStop{GPUPercent: -1}}, "body.idle_stop"},
+		"cap of nothing":        {Create{SpendingCap: new(money.Amount(0))}, "body.spending_cap"},
+		"name like an id":       {Create{Name: "ls-06h2py4d7nyjvchxh5rxkn6xw8"}, "body.name"},
+		"name like a lease":     {Create{Name: "ls-mine"}, "body.name"},
+		"name like a host":      {Create{Name: "ho-06h2py4d7n"}, "body.name"},
+		"negative cap":          {Create{SpendingCap: new(money.Amount(-1))}, "body.spending_cap"},
+		"most negative cap":     {Create{SpendingCap: new(money.Amount(math.MinInt64))}, "body.spending_cap"},
 	} {
 		wantAt(t, name, c.create.validate(now), c.location)
 	}
 	full := Create{
 		Name: "a-1", Labels: map[string]string{"team/x": "视觉"}, StartScript: "echo", Environment: map[string]string{"_A1": "x=y\n"}, Ports: []int{1, 65535},
-		Command: []string{"sh", "-c", ""}, Deadline: now.Add(366 * 24 * time.Hour), Idle: IdleStop{After: time.Minute, GPUPercent: 100}, SpendingCap: math.MaxInt64,
+		Command: []string{"sh", "-c", ""}, Deadline: now.Add(366 * 24 * time.Hour), Idle: &IdleStop{After: time.Minute, GPUPercent: 100}, SpendingCap: new(money.Amount(math.MaxInt64)),
 	}
 	if err := full.validate(now); err != nil {
 		t.Errorf("what is at the limits is refused: %v", err)

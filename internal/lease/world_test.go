@@ -139,6 +139,11 @@ func (w *world) open(first bool) {
 			return w.Service.OnReport(ctx, id, r, at)
 		},
 		OnSilent: func(ctx context.Context, id string, seen time.Time) error { return w.Service.OnSilent(ctx, id, seen) },
+		OnGPUFault: func(ctx context.Context, f fleet.GPUFault) {
+			if err := w.OnGPUFault(ctx, f); err != nil {
+				w.t.Errorf("tell lease %s of its GPU: %v", f.LeaseID, err)
+			}
+		},
 	})
 	check(err)
 	w.billing, err = billing.New(billing.Config{

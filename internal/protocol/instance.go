@@ -26,6 +26,8 @@ type InstanceSettings struct {
 	GatewayKeys []string `json:"gateway_keys"`
 	HostKey     string   `json:"host_key"` // PEM ed25519 private key, made by the agent, kept with the disk
 	Simulated   bool     `json:"simulated"`
+	// Activity is a program whose own word decides whether it is busy.
+	Activity *Activity `json:"activity,omitempty"`
 }
 
 // InstanceReport is what the process in the container writes to
@@ -36,4 +38,6 @@ type InstanceReport struct {
 	Started  bool `json:"started"`  // the command was started
 	Sessions int  `json:"sessions"` // open SSH sessions
 	ExitCode *int `json:"exit_code,omitempty"`
+	// Busy says that the settings' Activity has work going on.
+	Busy bool `json:"busy,omitempty"`
 }

@@ -226,7 +226,23 @@ type InstanceSpec struct {
 	OpenPrivate bool     `json:"open_private"` // allow private address ranges (operator's grant)
 	Isolation   string   `json:"isolation"`    // OCI runtime; empty: the host's default
 	Simulated   bool     `json:"simulated"`
+	// Activity is a program inside that is asked whether it is busy; nil: none.
+	Activity *Activity `json:"activity,omitempty"`
 }
+
+// Activity is a program inside an instance that knows better than its meters
+// whether somebody's work is going on: a notebook's cell may wait for hours.
+type Activity struct {
+	Kind          ActivityKind `json:"kind"`
+	Port          int          `json:"port"`                     // TCP, on the instance's own loopback
+	TokenVariable string       `json:"token_variable,omitempty"` // environment variable with the program's token
+}
+
+// ActivityKind is the way in which a program is asked.
+type ActivityKind string
+
+// ActivityJupyter asks the Jupyter Server REST API for kernels that are busy.
+const ActivityJupyter ActivityKind = "jupyter"
 
 // CommandResult is the agent's immediate answer; progress comes by reports.
 type CommandResult struct {
@@ -275,6 +291,16 @@ type InstanceStatus struct {
 	GPUPercent    int         `json:"gpu_percent"` // mean over its GPUs
 	Sessions      int         `json:"sessions"`    // open SSH sessions
 	DirectPorts   map[int]int `json:"direct_ports,omitempty"`
+	// GPUFault says that the running instance cannot use GPUs that the host can;
+	// nil: it can, or has none, or was not asked yet.
+	GPUFault *GPUFault `json:"gpu_fault,omitempty"`
+}
+
+// GPUFault is a host's failure to keep a running instance's GPUs usable inside of
+// it, such as when the host's service manager rewrites device rules.
+type GPUFault struct {
+	Since  Instant `json:"since"`  // when it was first seen
+	Reason string  `json:"reason"` // for people
 }
 
 // Progress of a pull.

@@ -152,6 +152,9 @@ func (c *Cloud) openServices(ctx context.Context, secret []byte) error {
 		OnGatewayRemoved: func(id string) { c.Tunnels.Disconnect(id) },
 		OnGPUFault: func(ctx context.Context, f fleet.GPUFault) {
 			log.WarnContext(ctx, "a rented GPU is at fault", "fault", fmt.Sprintf("%+v", f))
+			if err := c.Leases.OnGPUFault(ctx, f); err != nil {
+				log.ErrorContext(ctx, "tell a lease of its GPU's fault", "lease", f.LeaseID, "error", err)
+			}
 		},
 	})
 	if err != nil {
@@ -181,6 +184,7 @@ func (c *Cloud) openServices(ctx context.Context, secret []byte) error {
 	c.Leases, err = lease.New(lease.Config{
 		DB: c.DB, Clock: c.clock, Catalog: cat, Capacity: c.Fleet, Money: c.Billing, Tenants: c.Accounts, Vault: vault, Command: c.command,
 		GatewayKeys: []string{c.Authority.GatewayAuthorizedKey()}, Log: log,
+		DefaultIdle: lease.IdleStop{After: time.Duration(cfg.IdleStopSeconds) * time.Second, GPUPercent: 5, CPUPercent: 5},
 	})
 	if err != nil {
 		return err

@@ -100,21 +100,18 @@ func (a *API) createQuote(ctx context.Context, p account.Principal, in *body[api
 	if err != nil {
 		return nil, err
 	}
+	run, err := lease.Seconds("body.run_seconds", "invalid_run_seconds", r.RunSeconds)
+	if err != nil {
+		return nil, err
+	}
 	q, err := a.Leases.Price(ctx, p, lease.QuoteRequest{
 		OfferID: r.OfferID, Plan: r.Plan, Template: r.Template, Image: r.Image, DiskGiB: r.DiskGiB,
-		RunFor: time.Duration(clampSeconds(r.RunSeconds)) * time.Second, EgressBytes: r.EgressBytes,
+		RunFor: run, EgressBytes: r.EgressBytes,
 	}, acc.TimeZone)
 	if err != nil {
 		return nil, err
 	}
 	return &body[api.Quote]{quoteJSON(q)}, nil
-}
-
-// clampSeconds keeps a number of seconds within what a duration holds; the
-// service refuses what is too long.
-func clampSeconds(s int64) int64 {
-	const century = 100 * 366 * 86400
-	return max(-1, min(s, century))
 }
 
 func quoteJSON(q *lease.Quote) api.Quote {
@@ -138,9 +135,13 @@ func quoteJSON(q *lease.Quote) api.Quote {
 
 func (a *API) createLease(ctx context.Context, p account.Principal, in *body[api.LeaseCreate]) (*body[api.Lease], error) {
 	r := in.Body
+	idle, err := idleStop(r.IdleStop)
+	if err != nil {
+		return nil, err
+	}
 	c := lease.Create{
 		QuoteID: r.QuoteID, Name: r.Name, Labels: r.Labels, Entrypoint: r.Entrypoint, Command: r.Command,
-		StartScript: r.StartScript, Environment: r.Environment, Ports: r.Ports, SpendingCap: r.SpendingCap, Idle: idleStop(r.IdleStop),
+		StartScript: r.StartScript, Environment: r.Environment, Ports: r.Ports, SpendingCap: r.SpendingCap, Idle: idle,
 	}
 	if r.StopAt != nil {
 		c.Deadline = *r.StopAt
@@ -148,11 +149,12 @@ func (a *API) createLease(ctx context.Context, p account.Principal, in *body[api
 	return leaseBody(a.Leases.Accept(ctx, p, c))
 }
 
-func idleStop(i *api.IdleStop) lease.IdleStop {
+func idleStop(i *api.IdleStop) (*lease.IdleStop, error) {
 	if i == nil {
-		return lease.IdleStop{}
+		return nil, nil
 	}
-	return lease.IdleStop{After: time.Duration(clampSeconds(i.AfterSeconds)) * time.Second, GPUPercent: i.GPUPercent, CPUPercent: i.CPUPercent}
+	after, err := lease.Seconds("body.idle_stop.after_seconds", "invalid_idle_stop", i.AfterSeconds)
+	return &lease.IdleStop{After: after, GPUPercent: i.GPUPercent, CPUPercent: i.CPUPercent}, err
 }
 
 func (a *API) listLeases(ctx context.Context, p account.Principal, in *leaseList) (*body[page[api.Lease]], error) {
@@ -189,9 +191,9 @@ func (a *API) updateLease(ctx context.Context, p account.Principal, in *struct {
 	Body api.LeaseUpdate
 }) (*body[api.Lease], error) {
 	u := lease.Update{Name: in.Body.Name, Labels: in.Body.Labels, Deadline: in.Body.StopAt}
-	if in.Body.IdleStop != nil {
-		idle := idleStop(in.Body.IdleStop)
-		u.Idle = &idle
+	var err error
+	if u.Idle, err = idleStop(in.Body.IdleStop); err != nil {
+		return nil, err
 	}
 	return leaseBody(a.Leases.Change(ctx, p, in.LeaseID, u))
 }

@@ -229,6 +229,23 @@ func TestLeasesNeedMoneyAndAnswerWithTheReason(t *testing.T) {
 }
 
 // Values that are wrong in each field: a fault with a code and where it is.
+func TestRefusedTimesAreRepeatedAsTheyWereGiven(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.deposit(w.ada, "100")
+	offer, quote := w.market().ID, w.quoteFor(w.ada).ID
+	for _, n := range []string{"-17", "31622401", "9223372036854775807"} {
+		for _, c := range []struct{ path, body, want string }{
+			{"/v1/quotes", `{"offer_id":"` + offer + `","image":"debian:12","run_seconds":` + n + `}`, "run_seconds is " + n},
+			{"/v1/leases", `{"quote_id":"` + quote + `","idle_stop":{"gpu_percent":5,"cpu_percent":5,"after_seconds":` + n + `}}`, "after_seconds is " + n},
+		} {
+			if r := w.send("POST", c.path, w.ada.token, c.body); r.Status != 422 || !strings.Contains(r.Body, c.want) {
+				t.Errorf("%s: answer %d %s, want %q in it", c.body, r.Status, r.Body, c.want)
+			}
+		}
+	}
+}
+
 func TestWrongValuesInLeaseRequestsAreToldWithTheirPlace(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -245,18 +262,18 @@ func TestWrongValuesInLeaseRequestsAreToldWithTheirPlace(t *testing.T) {
 		values []string
 	}{
 		{quotes, "disk_gib", []string{"-1", "9223372036854775807", "99999999999999999999", "1.5", `"ten"`, "true"}},
-		{quotes, "run_seconds", []string{"-1", "9223372036854775807", "1e300", `"x"`}},
+		{quotes, "run_seconds", []string{"-1", "31622401", "9223372036854775807", "1e300", `"x"`}},
 		{quotes, "egress_bytes", []string{"-1", "9223372036854775807", `"x"`, "0.5"}},
 		{quotes, "plan", []string{`"spot"`, "7"}},
 		{quotes, "template", []string{`"nope"`, "7", `"` + strings.Repeat("x", 500) + `"`}},
 		{quotes, "image", []string{`"a b"`, `"` + strings.Repeat("x", 521) + `"`, "[]"}},
-		{leases, "name", []string{`"UPPER"`, `"` + strings.Repeat("x", 64) + `"`, "0"}},
+		{leases, "name", []string{`"ls-mine"`, `"` + l.ID + `"`, `"UPPER"`, `"` + strings.Repeat("x", 64) + `"`, "0"}},
 		{leases, "labels", []string{`{"":"x"}`, `{"A":"x"}`, `{"a":1}`, `[]`}},
 		{leases, "ports", []string{"[0]", "[-1]", "[65536]", "[99999999999999999999]", `["80"]`, "[80,80]", "[2222]", "80"}},
 		{leases, "environment", []string{`{"A=B":""}`, `{"NVIDIA_VISIBLE_DEVICES":"all"}`, `{"A":1}`}},
 		{leases, "stop_at", []string{`"2020-01-01T00:00:00Z"`, `"9999-01-01T00:00:00Z"`, `"tomorrow"`, "5"}},
 		{leases, "idle_stop", []string{`{"after_seconds":1}`, `{"after_seconds":-60}`, `{"after_seconds":9223372036854775807}`, `{"after_seconds":600,"gpu_percent":-1}`, `{"after_seconds":600,"cpu_percent":101}`, `{"after_seconds":"x"}`}},
-		{leases, "spending_cap", []string{`"-1"`, `"1e9"`, `"0.0000001"`, `"99999999999999999999"`, "1.5", `"x"`}},
+		{leases, "spending_cap", []string{`"0"`, `"0.00"`, `"-1"`, `"1e9"`, `"0.0000001"`, `"99999999999999999999"`, "1.5", `"x"`}},
 		{leases, "command", []string{`["\u0000"]`, `"sh"`, `[1]`}},
 		{leases, "start_script", []string{`"` + strings.Repeat("x", 70000) + `"`, `[]`}},
 		{leases, "unheard_of", []string{"1"}},

@@ -222,5 +222,11 @@ func (a *AMD) Attach(_ context.Context, uuids []string) (runtime.Attachment, err
 	return out, nil
 }
 
+// Inside implements Source.
+func (a *AMD) Inside(ctx context.Context, uuids []string) ([]string, error) {
+	at, err := a.Attach(ctx, uuids)
+	return at.Devices, err
+}
+
 // Close implements Source.
 func (a *AMD) Close() error { return nil }

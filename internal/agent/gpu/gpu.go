@@ -17,6 +17,10 @@ type Source interface {
 	// Attach says how a container is given the GPUs with these UUIDs. A UUID that
 	// the host lacks is a *runtime.Error with the code gpu_missing.
 	Attach(ctx context.Context, uuids []string) (runtime.Attachment, error)
+	// Inside lists what a program in a container that was given these GPUs must be
+	// able to open to use them: paths in the container. An error means that the
+	// host itself cannot use them now.
+	Inside(ctx context.Context, uuids []string) ([]string, error)
 	Close() error
 }
 
@@ -37,9 +41,8 @@ func (s Set) List(ctx context.Context) ([]protocol.GPU, error) {
 	return all, failed
 }
 
-// Attach implements Source.
-func (s Set) Attach(ctx context.Context, uuids []string) (runtime.Attachment, error) {
-	var whole runtime.Attachment
+// each calls do with every source and those of the GPUs that it has.
+func (s Set) each(ctx context.Context, uuids []string, do func(src Source, mine []string) error) error {
 	left := slices.Clone(uuids)
 	for _, src := range s {
 		gpus, err := src.List(ctx)
@@ -57,9 +60,34 @@ func (s Set) Attach(ctx context.Context, uuids []string) (runtime.Attachment, er
 		if len(mine) == 0 {
 			continue
 		}
+		if err := do(src, mine); err != nil {
+			return err
+		}
+	}
+	if len(left) > 0 {
+		return missing(left[0])
+	}
+	return nil
+}
+
+// Inside implements Source.
+func (s Set) Inside(ctx context.Context, uuids []string) ([]string, error) {
+	var all []string
+	err := s.each(ctx, uuids, func(src Source, mine []string) error {
+		paths, err := src.Inside(ctx, mine)
+		all = append(all, paths...)
+		return err
+	})
+	return all, err
+}
+
+// Attach implements Source.
+func (s Set) Attach(ctx context.Context, uuids []string) (runtime.Attachment, error) {
+	var whole runtime.Attachment
+	err := s.each(ctx, uuids, func(src Source, mine []string) error {
 		a, err := src.Attach(ctx, mine)
 		if err != nil {
-			return runtime.Attachment{}, err
+			return err
 		}
 		whole.NVIDIA = append(whole.NVIDIA, a.NVIDIA...)
 		whole.Devices = append(whole.Devices, a.Devices...)
@@ -71,9 +99,10 @@ func (s Set) Attach(ctx context.Context, uuids []string) (runtime.Attachment, er
 			}
 			whole.Env[k] = v
 		}
-	}
-	if len(left) > 0 {
-		return runtime.Attachment{}, missing(left[0])
+		return nil
+	})
+	if err != nil {
+		return runtime.Attachment{}, err
 	}
 	return whole, nil
 }

@@ -253,7 +253,8 @@ func (broken) List(context.Context) ([]protocol.GPU, error) { return nil, errors
 func (broken) Attach(context.Context, []string) (runtime.Attachment, error) {
 	return runtime.Attachment{}, errors.New("gone")
 }
-func (broken) Close() error { return nil }
+func (broken) Inside(context.Context, []string) ([]string, error) { return nil, errors.New("gone") }
+func (broken) Close() error                                       { return nil }
 
 func TestOneBrokenSourceDoesNotHideTheOthers(t *testing.T) {
 	t.Parallel()

@@ -233,6 +233,13 @@ func (n *NVML) Attach(ctx context.Context, uuids []string) (runtime.Attachment, 
 	return a, nil
 }
 
+// Inside implements Source.
+func (n *NVML) Inside(ctx context.Context, uuids []string) ([]string, error) {
+	a, err := n.Attach(ctx, uuids)
+	// A driver may do without the nodes for graphics.
+	return slices.DeleteFunc(a.Devices, func(p string) bool { return p == "/dev/nvidia-modeset" || p == "/dev/nvidia-uvm-tools" }), err
+}
+
 // Close implements Source.
 func (n *NVML) Close() error {
 	n.mu.Lock()

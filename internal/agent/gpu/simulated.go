@@ -84,6 +84,18 @@ func NewSimulated(name, hostID, dir, binary string) (*Simulated, error) {
 // List implements Source.
 func (s *Simulated) List(context.Context) ([]protocol.GPU, error) { return slices.Clone(s.gpus), nil }
 
+// Inside implements Source. Emptying the file of a set of GPUs in the folder of
+// simulated GPUs takes them from the instance that has them; a new instance gets
+// them again. That is how the loss of GPUs is tried without any.
+func (s *Simulated) Inside(_ context.Context, uuids []string) ([]string, error) {
+	for _, u := range uuids {
+		if !slices.ContainsFunc(s.gpus, func(g protocol.GPU) bool { return g.UUID == u }) {
+			return nil, missing(u)
+		}
+	}
+	return []string{protocol.InstanceGPUs}, nil
+}
+
 // Attach implements Source. There is no device and no driver library, so that a
 // CUDA program fails and does not pretend.
 func (s *Simulated) Attach(_ context.Context, uuids []string) (runtime.Attachment, error) {

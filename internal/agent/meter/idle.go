@@ -7,6 +7,7 @@ type Usage struct {
 	GPUPercent int
 	CPUPercent int
 	Sessions   int
+	Working    bool // a program inside says that it has work going on
 	Known      bool // false: the instance does not answer, so it counts as busy
 }
 
@@ -27,7 +28,7 @@ type Idle struct {
 // and reports whether the instance has been idle for the whole window. A changed
 // window counts from the same beginning.
 func (i *Idle) Observe(now time.Duration, u Usage, t Thresholds) bool {
-	if t.Window <= 0 || !u.Known || u.Sessions > 0 || u.GPUPercent > t.GPUPercent || u.CPUPercent > t.CPUPercent {
+	if t.Window <= 0 || !u.Known || u.Sessions > 0 || u.Working || u.GPUPercent > t.GPUPercent || u.CPUPercent > t.CPUPercent {
 		i.idle = false
 		return false
 	}

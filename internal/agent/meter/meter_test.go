@@ -44,6 +44,7 @@ func TestIdleNeedsTheWholeWindowWithNothingGoingOn(t *testing.T) {
 	quiet := Usage{Known: true, GPUPercent: 1, CPUPercent: 2}
 	for name, busy := range map[string]Usage{
 		"a session":              {Known: true, Sessions: 1},
+		"a quiet program works":  {Known: true, Working: true},
 		"the GPU works":          {Known: true, GPUPercent: 6},
 		"the CPU works":          {Known: true, CPUPercent: 11},
 		"it says nothing at all": {},

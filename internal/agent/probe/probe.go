@@ -42,6 +42,7 @@ type Result struct {
 //	look                     environment, devices, mounts and privileges
 //	listen <port> <seconds>  accept, for the neighbour's side of a test
 //	speed <path> <bytes>     write and read a file, past the cache
+//	gpus <path>…             open what gives GPUs, for use
 //	sleep <seconds>
 func Main(args []string, out io.Writer) int {
 	if i := slices.Index(args, "--"); i >= 0 {
@@ -51,7 +52,7 @@ func Main(args []string, out io.Writer) int {
 		return Main(args[i+1:], out)
 	}
 	if len(args) == 0 {
-		fmt.Fprintln(out, "a probe has to be named: disk, memory, processes, reach, look, listen, speed or sleep")
+		fmt.Fprintln(out, "a probe has to be named: disk, memory, processes, reach, look, listen, speed, gpus or sleep")
 		return 2
 	}
 	number := func(i int) int64 {
@@ -77,6 +78,8 @@ func Main(args []string, out io.Writer) int {
 		return listen(args[1], time.Duration(number(2))*time.Second)
 	case args[0] == "speed" && len(args) == 3:
 		speed(&r, args[1], number(2))
+	case args[0] == "gpus":
+		gpus(&r, args[1:])
 	case args[0] == "sleep" && len(args) == 2:
 		<-time.After(time.Duration(number(1)) * time.Second)
 		return 0

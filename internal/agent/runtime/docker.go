@@ -2,6 +2,7 @@ package runtime
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -713,6 +714,36 @@ func (d *Docker) Dial(ctx context.Context, lease string, port int) (net.Conn, er
 	}
 	dialer := net.Dialer{Timeout: 10 * time.Second}
 	return dialer.DialContext(ctx, "tcp", net.JoinHostPort(address, strconv.Itoa(port)))
+}
+
+// Exec implements Driver.
+func (d *Docker) Exec(ctx context.Context, lease string, args []string) ([]byte, error) {
+	made, err := d.api.ExecCreate(ctx, containerName(lease), client.ExecCreateOptions{
+		User: "0:0", AttachStdout: true, WorkingDir: "/", Cmd: append([]string{protocol.InstanceBinary}, args...),
+	})
+	if err != nil {
+		return nil, fmt.Errorf("run something inside the container: %w", err)
+	}
+	r, err := d.api.ExecAttach(ctx, made.ID, client.ExecAttachOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("run something inside the container: %w", err)
+	}
+	defer r.Close()
+	stop := context.AfterFunc(ctx, r.Close) // the stream itself knows no context
+	defer stop()
+	var out bytes.Buffer
+	if _, err := stdcopy.StdCopy(&out, io.Discard, io.LimitReader(r.Reader, 64<<10)); err != nil {
+		return nil, fmt.Errorf("read what was run inside the container: %w", err)
+	}
+	ended, err := d.api.ExecInspect(ctx, made.ID, client.ExecInspectOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("ask how what was run inside the container ended: %w", err)
+	}
+	// Its output may end a moment before the engine knows of its end.
+	if !ended.Running && ended.ExitCode != 0 {
+		return nil, fmt.Errorf("what was run inside the container ended with exit code %d", ended.ExitCode)
+	}
+	return out.Bytes(), nil
 }
 
 // Report implements Driver.

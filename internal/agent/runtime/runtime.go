@@ -153,6 +153,10 @@ type Driver interface {
 	Logs(ctx context.Context, leaseID string, o protocol.LogOptions, w io.Writer) error
 	// Dial reaches a TCP port inside a running instance.
 	Dial(ctx context.Context, leaseID string, port int) (net.Conn, error)
+	// Exec runs the static binary inside a running instance, as root and with these
+	// arguments, and returns the first 64 KiB that it printed. An error means that it
+	// did not run to its end with success, which says nothing of what it was to find.
+	Exec(ctx context.Context, leaseID string, args []string) ([]byte, error)
 	// Report reads what the instance's init says; false: nothing fresh.
 	Report(leaseID string) (protocol.InstanceReport, bool)
 	// Traffic returns the counters of all leases, restoring the table of rules if

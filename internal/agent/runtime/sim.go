@@ -18,6 +18,9 @@ import (
 type Sim struct {
 	// Script, if set, is asked before each act and may make it fail or take time.
 	Script func(act, leaseID string) error
+	// Inside, if set, answers for what is run inside an instance; otherwise that
+	// prints an empty object.
+	Inside func(leaseID string, args []string) ([]byte, error)
 	// Output is what every instance prints at its start.
 	Output string
 
@@ -249,6 +252,24 @@ func (s *Sim) Dial(_ context.Context, lease string, _ int) (net.Conn, error) {
 		_, _ = io.Copy(far, far)
 	}()
 	return near, nil
+}
+
+// Exec implements Driver: it prints what Inside says.
+func (s *Sim) Exec(ctx context.Context, lease string, args []string) ([]byte, error) {
+	if err := s.act(ctx, "exec", lease); err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	i, ok := s.items[lease]
+	running := ok && i.state.Running
+	s.mu.Unlock()
+	if !running {
+		return nil, ErrNotRunning
+	}
+	if s.Inside == nil {
+		return []byte("{}\n"), nil
+	}
+	return s.Inside(lease, args)
 }
 
 // Report implements Driver.
