@@ -80,14 +80,14 @@ func (d *directory) HTTPTarget(_ context.Context, lease string, port int, token 
 
 // renter is a person with a key and OpenSSH.
 type renter struct {
-	t           *testing.T
+	t           testing.TB
 	dir         string
 	fingerprint string
 }
 
 // newSite builds a cloud with an SSH gateway, one host, and on it one instance
 // that is this machine: "mine", which the renter may enter.
-func newSite(t *testing.T) (*cloud, *directory, *renter) {
+func newSite(t testing.TB) (*cloud, *directory, *renter) {
 	t.Helper()
 	if _, err := exec.LookPath("ssh"); err != nil {
 		t.Skip("needs the OpenSSH client")
@@ -136,7 +136,7 @@ func newSite(t *testing.T) (*cloud, *directory, *renter) {
 	return c, d, r
 }
 
-func newRenter(t *testing.T, port int) *renter {
+func newRenter(t testing.TB, port int) *renter {
 	t.Helper()
 	r := &renter{t: t, dir: t.TempDir()}
 	private, public := sshKey(t)
@@ -151,7 +151,7 @@ func newRenter(t *testing.T, port int) *renter {
 	return r
 }
 
-func sshKey(t *testing.T) (private string, public ssh.PublicKey) {
+func sshKey(t testing.TB) (private string, public ssh.PublicKey) {
 	t.Helper()
 	_, key, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {
@@ -459,4 +459,97 @@ func TestQuickCommandIsAnsweredBeforeItsChannelCloses(t *testing.T) {
 			t.Fatalf("command %d: %q, %v", i, out, err)
 		}
 	}
+}
+
+// All ends, OpenSSH's client among them, share this machine's processors.
+func BenchmarkFileUpAndDownThroughTheGateway(b *testing.B) {
+	_, _, r := newSite(b)
+	const size = 128 << 20
+	from, there := filepath.Join(r.dir, "from"), filepath.Join(r.dir, "there")
+	data := make([]byte, size)
+	_, _ = rand.Read(data)
+	if err := os.WriteFile(from, data, 0o600); err != nil {
+		b.Fatal(err)
+	}
+	b.SetBytes(2 * size)
+	for b.Loop() {
+		batch := r.command("sftp", "-q", "-b", "-", "mine@cloud")
+		batch.Stdin = strings.NewReader("put " + from + " " + there + "\nget " + there + " " + from + ".back\n")
+		if out, err := batch.CombinedOutput(); err != nil {
+			b.Fatalf("%v\n%s", err, out)
+		}
+	}
+}
+
+func TestEveryClientGetsTheFastestCipherThatItKnows(t *testing.T) {
+	t.Parallel()
+	_, _, r := newSite(t)
+	for _, c := range []struct{ wants, gets string }{
+		{"", "aes128-gcm@openssh.com"}, // its own order begins with ChaCha20
+		{"chacha20-poly1305@openssh.com,aes256-gcm@openssh.com", "aes256-gcm@openssh.com"},
+		{"chacha20-poly1305@openssh.com", "chacha20-poly1305@openssh.com"},
+		{"aes256-ctr", "aes256-ctr"},
+	} {
+		args := []string{"-v", "mine@cloud", "echo in"}
+		if c.wants != "" {
+			args = append([]string{"-c", c.wants}, args...)
+		}
+		out, err := r.command("ssh", args...).CombinedOutput()
+		if err != nil || !strings.Contains(string(out), "server->client cipher: "+c.gets) || !strings.Contains(string(out), "client->server cipher: "+c.gets) {
+			t.Errorf("%q: %v, want %s\n%s", c.wants, err, c.gets, out)
+		}
+	}
+}
+
+// lateSpeaker holds back all that it has to say but its version until it has
+// heard more than the server's version, as some clients do.
+type lateSpeaker struct {
+	net.Conn
+	mu    sync.Mutex
+	heard chan struct{}
+	spoke bool
+	read  int
+}
+
+func (l *lateSpeaker) Read(b []byte) (int, error) {
+	n, err := l.Conn.Read(b)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	before := l.read
+	if l.read += n; before < 100 && l.read >= 100 {
+		close(l.heard)
+	}
+	return n, err
+}
+
+func (l *lateSpeaker) Write(b []byte) (int, error) {
+	if l.spoke {
+		<-l.heard
+	}
+	l.spoke = true
+	return l.Conn.Write(b)
+}
+
+func TestClientThatWaitsForTheServersOfferIsServed(t *testing.T) {
+	t.Parallel()
+	_, _, r := newSite(t)
+	conn, err := net.Dial("tcp", r.address())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	pem, err := os.ReadFile(filepath.Join(r.dir, "id"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	key, err := ssh.ParsePrivateKey(pem)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, _, _, err := ssh.NewClientConn(&lateSpeaker{Conn: conn, heard: make(chan struct{})}, "cloud",
+		&ssh.ClientConfig{User: "mine", Auth: []ssh.AuthMethod{ssh.PublicKeys(key)}, HostKeyCallback: ssh.InsecureIgnoreHostKey()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Close()
 }
