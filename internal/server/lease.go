@@ -219,7 +219,11 @@ func changeJSON(c lease.Change) api.LeaseChange {
 func (a *API) watchLeases(ctx context.Context, p account.Principal, _ *none, emit func(event) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	for c := range a.Leases.Watch(ctx, p.AccountID) {
+	changes := a.Leases.Watch(ctx, p.AccountID)
+	if err := emit(event{}); err != nil {
+		return err
+	}
+	for c := range changes {
 		if err := emit(event{ID: c.ID, Name: "lease", Data: changeJSON(c)}); err != nil {
 			return err
 		}
