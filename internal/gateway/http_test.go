@@ -329,7 +329,7 @@ func TestErrorsAreReadable(t *testing.T) {
 	w.directory.allow(w.lease+" 8888 "+goodToken, gateway.Target{LeaseID: w.lease, HostID: "ho-1"})
 	at := "http://8888-" + w.lease + ".rent.test/"
 	res, body := w.get(at, "X-Suanli-Token", goodToken, "Accept", "text/html", "Accept-Language", "zh-CN")
-	if res.StatusCode != http.StatusBadGateway || !strings.Contains(body, "实例没有响应") || !strings.Contains(body, "port 8888") {
+	if res.StatusCode != http.StatusBadGateway || !strings.Contains(body, "端口上还没有程序") || !strings.Contains(body, `lang="zh-CN"`) {
 		t.Errorf("for people: %s %s", res.Status, body)
 	}
 	res, body = w.get(at, "X-Suanli-Token", goodToken)

@@ -172,7 +172,7 @@ func (t *Tunnels) serveTunnel(ctx context.Context, conn net.Conn, p peer, regist
 			return
 		}
 	}
-	session, err := yamux.Server(conn, protocol.TunnelConfig(t.log))
+	session, err := yamux.Server(protocol.TunnelConn(conn), protocol.TunnelConfig(t.log))
 	if err != nil {
 		t.log.Error("tunnel", "host", p.id, "error", err)
 		return
