@@ -103,7 +103,7 @@ func (c *Client) Dial(user string) *ssh.Client {
 	if err != nil {
 		c.T.Fatal(err)
 	}
-	c.T.Cleanup(func() { conn.Close() })
+	c.T.Cleanup(func() { _ = conn.Close() })
 	return conn
 }
 
