@@ -159,8 +159,21 @@ type LeaseAccess struct {
 	SSHPort     int               `json:"ssh_port"`
 	SSHUser     string            `json:"ssh_user"`
 	SSHHostKey  string            `json:"ssh_host_key" doc:"known_hosts line's key of the gateway"`
-	URLs        map[string]string `json:"urls" doc:"Container port → address in a browser, secret included"`
+	URLs        map[string]string `json:"urls" doc:"Container port → address in a browser, with a secret that opens this port only, as long as the lease lives"`
 	Environment map[string]string `json:"environment" doc:"Secrets made for this lease included"`
+}
+
+// LeaseLinkCreate asks for a link to one port.
+type LeaseLinkCreate struct {
+	Port             int   `json:"port,omitempty" minimum:"1" maximum:"65535" doc:"A port that the lease serves; needed"`
+	ExpiresInSeconds int64 `json:"expires_in_seconds,omitempty" minimum:"0" maximum:"31622400" doc:"0: as long as the lease lives; else at least 60"`
+}
+
+// LeaseLink opens one port of a lease to whoever has it.
+type LeaseLink struct {
+	Port      int        `json:"port"`
+	URL       string     `json:"url" doc:"Secret included"`
+	ExpiresAt *time.Time `json:"expires_at,omitempty"`
 }
 
 // CreateQuote freezes the price of an offer.
@@ -242,6 +255,18 @@ func (c *Client) LeaseHistory(ctx context.Context, id string) ([]LeaseChange, er
 func (c *Client) LeaseAccess(ctx context.Context, id string) (*LeaseAccess, error) {
 	var a LeaseAccess
 	return &a, c.Do(ctx, http.MethodGet, "/v1/leases/"+url.PathEscape(id)+"/access", nil, nil, &a)
+}
+
+// CreateLeaseLink makes a link to one port of a lease.
+func (c *Client) CreateLeaseLink(ctx context.Context, id string, in LeaseLinkCreate) (*LeaseLink, error) {
+	var l LeaseLink
+	return &l, c.Do(ctx, http.MethodPost, "/v1/leases/"+url.PathEscape(id)+"/links", nil, in, &l)
+}
+
+// RevokeLeaseLinks ends all links to a port of a lease that were given out;
+// port 0: to all its ports.
+func (c *Client) RevokeLeaseLinks(ctx context.Context, id string, port int) error {
+	return c.Do(ctx, http.MethodDelete, "/v1/leases/"+url.PathEscape(id)+"/links", url.Values{"port": {strconv.Itoa(port)}}, nil, nil)
 }
 
 // LeaseLogs streams what the lease's container printed; with follow, until it

@@ -130,7 +130,7 @@ func benchIdle(ctx context.Context, w *world) (result, error) {
 
 // rentOnce rents, waits until it runs, and ends.
 func (c *cloud) rentOnce(ctx context.Context) error {
-	q, err := c.quote(ctx)
+	q, err := c.quote(ctx, 1)
 	if err != nil {
 		return err
 	}

@@ -102,7 +102,8 @@ func (w *world) transfer(ctx context.Context) (*transfers, error) {
 	if err != nil {
 		return nil, err
 	}
-	q, err := c.quote(ctx)
+	// The whole machine: what it is compared with has all processors as well.
+	q, err := c.quote(ctx, 8)
 	if err != nil {
 		return nil, err
 	}

@@ -78,7 +78,7 @@ func (w *world) rent(ctx context.Context) (*rentals, error) {
 }
 
 func (c *cloud) timeRental(ctx context.Context) (rent, free time.Duration, err error) {
-	q, err := c.quote(ctx)
+	q, err := c.quote(ctx, 1)
 	if err != nil {
 		return 0, 0, err
 	}

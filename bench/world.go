@@ -317,14 +317,15 @@ func (w *world) stopCloud() {
 	}
 }
 
-// quote freezes the price of one GPU.
-func (c *cloud) quote(ctx context.Context) (*api.Quote, error) {
-	p, err := c.api.Offers(ctx, api.OfferQuery{Where: "gpu_count = 1", Limit: 1})
+// quote freezes the price of that many GPUs of the eight, and so of that part of
+// the machine's processors.
+func (c *cloud) quote(ctx context.Context, gpus int) (*api.Quote, error) {
+	p, err := c.api.Offers(ctx, api.OfferQuery{Where: fmt.Sprintf("gpu_count = %d", gpus), Limit: 1})
 	if err != nil {
 		return nil, err
 	}
 	if len(p.Items) == 0 {
-		return nil, errors.New("no GPU is on offer")
+		return nil, fmt.Errorf("no bundle of %d GPUs is on offer", gpus)
 	}
 	return c.api.CreateQuote(ctx, api.QuoteRequest{OfferID: p.Items[0].ID, Image: image, DiskGiB: 2})
 }

@@ -7,11 +7,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"os"
 	"os/signal"
 	"path"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -501,12 +503,41 @@ func topCommand() *cobra.Command {
 }
 
 func openCommand() *cobra.Command {
-	return &cobra.Command{
+	var port int
+	var lasts time.Duration
+	var revoke bool
+	cmd := &cobra.Command{
 		Use: "url LEASE", Short: tr("Show the addresses of a lease's ports, secrets included"), Args: cobra.ExactArgs(1),
+		Long: tr("Show the addresses of a lease's ports, secrets included.\n\nEach address opens its own port, to whoever has it, as long as the lease lives. With --port and --expires one is made that ends by itself; --revoke ends those that were given out."),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := client(cmd)
 			if err != nil {
 				return err
+			}
+			switch {
+			case revoke && lasts != 0:
+				return usageError{errors.New(tr("--revoke and --expires do not go together"))}
+			case revoke:
+				if err := c.RevokeLeaseLinks(cmd.Context(), args[0], port); err != nil {
+					return err
+				}
+				if wantsJSON(cmd) {
+					return printJSON(cmd, map[string]any{"revoked": true, "port": port})
+				}
+				fmt.Fprintln(cmd.OutOrStdout(), tr("The links that were given out end within seconds; suanli url shows the new ones."))
+				return nil
+			case port != 0:
+				l, err := c.CreateLeaseLink(cmd.Context(), args[0], api.LeaseLinkCreate{Port: port, ExpiresInSeconds: int64(lasts / time.Second)})
+				if err != nil {
+					return err
+				}
+				if wantsJSON(cmd) {
+					return printJSON(cmd, l)
+				}
+				fmt.Fprintln(cmd.OutOrStdout(), l.URL)
+				return nil
+			case lasts != 0:
+				return usageError{errors.New(tr("--expires is for one port; give it with --port"))}
 			}
 			a, err := c.LeaseAccess(cmd.Context(), args[0])
 			if err != nil {
@@ -517,11 +548,15 @@ func openCommand() *cobra.Command {
 			}
 			t := newTable(tr("PORT"), tr("ADDRESS"))
 			t.add("SSH", fmt.Sprintf("ssh -p %d %s@%s", a.SSHPort, a.SSHUser, a.SSHHost))
-			for port, u := range a.URLs {
-				t.add(port, u)
+			for _, port := range slices.Sorted(maps.Keys(a.URLs)) {
+				t.add(port, a.URLs[port])
 			}
 			t.print(cmd.OutOrStdout())
 			return nil
 		},
 	}
+	cmd.Flags().IntVar(&port, "port", 0, tr("a link to this port only, for others"))
+	cmd.Flags().DurationVar(&lasts, "expires", 0, tr("with --port: after how long the link ends, as 24h (default: with the lease)"))
+	cmd.Flags().BoolVar(&revoke, "revoke", false, tr("end the links that were given out, with --port those to one port"))
+	return cmd
 }

@@ -211,6 +211,13 @@ var zhTexts = map[string]string{
 	"Show what running leases use, as it changes":              "实时显示运行中租约的资源用量",
 	"print once and end":                                       "只输出一次",
 	"Show the addresses of a lease's ports, secrets included":  "显示租约各端口的访问地址（含访问令牌）",
+	"Show the addresses of a lease's ports, secrets included.\n\nEach address opens its own port, to whoever has it, as long as the lease lives. With --port and --expires one is made that ends by itself; --revoke ends those that were given out.": "显示租约各端口的访问地址（含访问令牌）。\n\n每个地址只能打开它自己的端口，持有者在租约有效期内均可访问。--port 与 --expires 可生成会自动失效的链接；--revoke 使已发出的链接失效。",
+	"--revoke and --expires do not go together":                                        "--revoke 与 --expires 不能同时使用",
+	"The links that were given out end within seconds; suanli url shows the new ones.": "已发出的链接将在数秒内失效；用 suanli url 查看新的链接。",
+	"--expires is for one port; give it with --port":                                   "--expires 只用于单个端口，请同时给出 --port",
+	"a link to this port only, for others":                                             "只生成此端口的链接，便于分享",
+	"with --port: after how long the link ends, as 24h (default: with the lease)":      "与 --port 合用：链接多久后失效，例如 24h（默认随租约结束）",
+	"end the links that were given out, with --port those to one port":                 "使已发出的链接失效；与 --port 合用时仅限该端口",
 
 	// Hosts and agents.
 	"Offer hosts: tokens, listings, prices, maintenance": "提供主机：加入令牌、上架、价格和维护",

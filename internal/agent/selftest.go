@@ -425,7 +425,7 @@ func speedOf(s Streams, bytes int64) (int64, error) {
 	if bytes > 0 {
 		n, err = io.CopyN(io.Discard, c, bytes)
 	} else {
-		n, err = io.CopyN(c, zeros{}, speedBytes)
+		n, err = io.CopyN(c, protocol.Zeros{}, speedBytes)
 	}
 	if n == 0 {
 		return 0, firstError(err, errors.New("not a byte came through"))

@@ -50,7 +50,7 @@ func (a *Agent) serveStream(ctx context.Context, c net.Conn) {
 		a.serveLogs(ctx, c, h)
 	case protocol.StreamSpeed:
 		if protocol.Accept(c) == nil {
-			ServeSpeed(c, h.Bytes)
+			protocol.ServeSpeed(c, h.Bytes)
 		}
 	default:
 		_ = protocol.Refuse(c, &protocol.StreamError{Code: "forbidden", Message: fmt.Sprintf("an agent does not serve streams of kind %q", h.Kind)})
@@ -139,25 +139,4 @@ func join(x, y net.Conn) {
 	go half(x, y)
 	go half(y, x)
 	wg.Wait()
-}
-
-// maxSpeedBytes bounds what one speed stream may move.
-const maxSpeedBytes = 1 << 30
-
-// ServeSpeed is the answering side of a speed stream: it sends that many bytes,
-// or, for 0, discards what comes until the other side closes.
-func ServeSpeed(c io.ReadWriter, bytes int64) {
-	if bytes > 0 {
-		_, _ = io.CopyN(c, zeros{}, min(bytes, maxSpeedBytes))
-		return
-	}
-	_, _ = io.CopyN(io.Discard, c, maxSpeedBytes)
-}
-
-// zeros reads as endless zero bytes.
-type zeros struct{}
-
-func (zeros) Read(p []byte) (int, error) {
-	clear(p)
-	return len(p), nil
 }

@@ -281,7 +281,9 @@ func (a *Authority) TLS() *tls.Config {
 		// A machine that joins has no certificate yet; the tunnel insists on one.
 		ClientAuth: tls.VerifyClientCertIfGiven,
 		NextProtos: []string{protocol.TunnelALPN, "http/1.1"},
-		Time:       a.clock,
+		// Small first records help pages of a browser, not a tunnel.
+		DynamicRecordSizingDisabled: true,
+		Time:                        a.clock,
 	}
 }
 

@@ -33,7 +33,7 @@ type cloud struct {
 	forgotten map[string]bool
 }
 
-func newCloud(t *testing.T) *cloud {
+func newCloud(t testing.TB) *cloud {
 	t.Helper()
 	authority, err := gateway.OpenAuthority(t.TempDir(), time.Now)
 	if err != nil {
@@ -80,7 +80,7 @@ func newCloud(t *testing.T) *cloud {
 	return c
 }
 
-func (c *cloud) serve(t *testing.T) {
+func (c *cloud) serve(t testing.TB) {
 	ln := listen(t)
 	c.address = ln.Addr().String()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -134,7 +134,7 @@ func (c *cloud) enrol(w http.ResponseWriter, r *http.Request) {
 func (c *cloud) token() string { return "welcome." + c.authority.Fingerprint() }
 
 // host enrols a machine and dials its tunnel.
-func (c *cloud) host(t *testing.T) (*tunnel.Tunnel, tunnel.Identity) {
+func (c *cloud) host(t testing.TB) (*tunnel.Tunnel, tunnel.Identity) {
 	t.Helper()
 	id, err := tunnel.Enrol(t.Context(), c.address, c.token(), tunnel.Machine{Name: "machine"})
 	if err != nil {
@@ -143,7 +143,7 @@ func (c *cloud) host(t *testing.T) (*tunnel.Tunnel, tunnel.Identity) {
 	return dial(t, id), id
 }
 
-func dial(t *testing.T, id tunnel.Identity) *tunnel.Tunnel {
+func dial(t testing.TB, id tunnel.Identity) *tunnel.Tunnel {
 	t.Helper()
 	tun, err := tunnel.Dial(t.Context(), tunnel.Config{Identity: id})
 	if err != nil {
@@ -174,7 +174,7 @@ func answer(tun *tunnel.Tunnel, fn func(h protocol.StreamHeader, s net.Conn)) {
 	}()
 }
 
-func listen(t *testing.T) net.Listener {
+func listen(t testing.TB) net.Listener {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

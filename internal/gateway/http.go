@@ -92,6 +92,9 @@ func NewHTTP(cfg HTTPConfig) *HTTP {
 		IdleConnTimeout:        time.Minute,
 		DisableCompression:     true, // pass on what was sent
 		MaxResponseHeaderBytes: 256 << 10,
+		// An instance may refuse an upload before it is sent (Expect: 100-continue);
+		// most programs do not answer to that, so the wait is short.
+		ExpectContinueTimeout: time.Second,
 	}
 	return g
 }
@@ -356,6 +359,7 @@ func rewriteRequest(pr *httputil.ProxyRequest, p place, t Target) {
 	out.URL.Scheme = "http"
 	out.URL.Host = address(t, p.port)
 	out.Host = pr.In.Host
+	out.Trailer = pr.In.Trailer // the same map: it is filled when the body has been read
 	pr.SetXForwarded()
 	if p.prefix != "" && !t.KeepPrefix {
 		out.URL.Path = strings.TrimPrefix(out.URL.Path, p.prefix)

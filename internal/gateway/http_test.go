@@ -12,6 +12,7 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -329,7 +330,7 @@ func TestErrorsAreReadable(t *testing.T) {
 	w.directory.allow(w.lease+" 8888 "+goodToken, gateway.Target{LeaseID: w.lease, HostID: "ho-1"})
 	at := "http://8888-" + w.lease + ".rent.test/"
 	res, body := w.get(at, "X-Suanli-Token", goodToken, "Accept", "text/html", "Accept-Language", "zh-CN")
-	if res.StatusCode != http.StatusBadGateway || !strings.Contains(body, "实例没有响应") || !strings.Contains(body, "port 8888") {
+	if res.StatusCode != http.StatusBadGateway || !strings.Contains(body, "端口上还没有程序") || !strings.Contains(body, `lang="zh-CN"`) {
 		t.Errorf("for people: %s %s", res.Status, body)
 	}
 	res, body = w.get(at, "X-Suanli-Token", goodToken)
@@ -451,4 +452,102 @@ func TestHTTPGoesThroughARealTunnel(t *testing.T) {
 			t.Errorf("%s, %d bytes, %v", res.Status, len(body), err)
 		}
 	}
+}
+
+func TestUploadIsPassedOnAsItComesAndItsTrailersAndTheAnswersFollow(t *testing.T) {
+	t.Parallel()
+	read := make(chan string)
+	w := newWeb(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Trailer", "X-Sum")
+		lines := bufio.NewReader(r.Body)
+		for {
+			line, err := lines.ReadString('\n')
+			if err != nil {
+				break
+			}
+			read <- line
+		}
+		fmt.Fprint(w, "done")
+		w.Header().Set("X-Sum", "of "+r.Trailer.Get("X-Parts"))
+	}))
+	body, write := io.Pipe()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+w.host+"/", body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("X-Suanli-Token", goodToken)
+	r.Trailer = http.Header{"X-Parts": nil}
+	go func() {
+		defer write.Close()
+		for _, line := range []string{"first\n", "second\n"} {
+			_, _ = io.WriteString(write, line)
+			// Only after the instance has it: a gateway that waits for the end of the
+			// upload, which may be a model of 100 GB, would never come here.
+			select {
+			case got := <-read:
+				if got != line {
+					t.Errorf("the instance read %q, want %q", got, line)
+				}
+			case <-time.After(10 * time.Second):
+				t.Error("the instance saw nothing of the upload")
+			}
+		}
+		r.Trailer.Set("X-Parts", "2")
+	}()
+	res, err := w.client.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	if text, err := io.ReadAll(res.Body); err != nil || string(text) != "done" || res.Trailer.Get("X-Sum") != "of 2" {
+		t.Errorf("answer %q, trailers %v, %v", text, res.Trailer, err)
+	}
+}
+
+func TestUploadThatTheInstanceRefusesIsNotSent(t *testing.T) {
+	t.Parallel()
+	w := newWeb(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/refuse" {
+			w.WriteHeader(http.StatusRequestEntityTooLarge)
+			return
+		}
+		n, _ := io.Copy(io.Discard, r.Body)
+		fmt.Fprint(w, n)
+	}))
+	for path, want := range map[string]struct {
+		status int
+		sent   bool
+	}{"/refuse": {http.StatusRequestEntityTooLarge, false}, "/": {http.StatusOK, true}} {
+		body := &watchedReader{Reader: strings.NewReader("0123456789")}
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodPut, "http://"+w.host+path, body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.ContentLength = 10
+		r.Header.Set("X-Suanli-Token", goodToken)
+		r.Header.Set("Expect", "100-continue")
+		patient := w.client.Transport.(*http.Transport).Clone()
+		patient.ExpectContinueTimeout = 10 * time.Second
+		res, err := patient.RoundTrip(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _ = io.Copy(io.Discard, res.Body)
+		res.Body.Close()
+		patient.CloseIdleConnections()
+		if res.StatusCode != want.status || body.read.Load() != want.sent {
+			t.Errorf("%s: %s, body sent %v", path, res.Status, body.read.Load())
+		}
+	}
+}
+
+// watchedReader knows whether it was read.
+type watchedReader struct {
+	io.Reader
+	read atomic.Bool
+}
+
+func (r *watchedReader) Read(b []byte) (int, error) {
+	r.read.Store(true)
+	return r.Reader.Read(b)
 }

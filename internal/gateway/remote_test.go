@@ -15,6 +15,7 @@ import (
 	"suanli.dev/internal/agent/tunnel"
 	"suanli.dev/internal/fault"
 	"suanli.dev/internal/gateway"
+	"suanli.dev/internal/instance/sshtest"
 	"suanli.dev/internal/protocol"
 )
 
@@ -59,15 +60,15 @@ func TestRenterEntersThroughAGatewayElsewhere(t *testing.T) {
 	var served sync.WaitGroup
 	served.Go(func() { _ = g.Serve(ctx, ln) })
 	t.Cleanup(func() { cancel(); served.Wait() })
-	away := newRenter(t, ln.Addr().(*net.TCPAddr).Port)
-	if out, err := away.command("ssh", "mine@cloud", "true").CombinedOutput(); err == nil {
+	away := sshtest.NewClient(t, ln.Addr().(*net.TCPAddr).Port, sshtest.NewKey(t))
+	if out, err := away.Command("ssh", "mine@cloud", "true").CombinedOutput(); err == nil {
 		t.Errorf("entered without being allowed: %s", out)
 	}
 	d.mu.Lock()
-	target := d.targets["mine "+home.fingerprint]
+	target := d.targets["mine "+home.Key.Fingerprint()]
 	d.mu.Unlock()
-	d.allow("mine "+away.fingerprint, target)
-	out, err := away.command("ssh", "mine@cloud", "echo inside").CombinedOutput()
+	d.allow("mine "+away.Key.Fingerprint(), target)
+	out, err := away.Command("ssh", "mine@cloud", "echo inside").CombinedOutput()
 	if err != nil || string(out) != "inside\n" {
 		t.Errorf("%v\n%s", err, out)
 	}

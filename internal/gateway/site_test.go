@@ -10,6 +10,7 @@ import (
 
 	"suanli.dev/internal/agent/tunnel"
 	"suanli.dev/internal/gateway"
+	"suanli.dev/internal/instance/sshtest"
 )
 
 // site runs an enrolled gateway elsewhere. Its control plane may be away.
@@ -57,13 +58,13 @@ func TestSiteBringsRentersInAndSaysHowItIs(t *testing.T) {
 	t.Parallel()
 	c, d, home := newSite(t)
 	id, ssh, web := c.site(t)
-	away := newRenter(t, ssh.Addr().(*net.TCPAddr).Port)
+	away := sshtest.NewClient(t, ssh.Addr().(*net.TCPAddr).Port, sshtest.NewKey(t))
 	d.mu.Lock()
-	target := d.targets["mine "+home.fingerprint]
+	target := d.targets["mine "+home.Key.Fingerprint()]
 	d.mu.Unlock()
-	d.allow("mine "+away.fingerprint, target)
+	d.allow("mine "+away.Key.Fingerprint(), target)
 	// SSH connections wait until the site has the cloud's keys.
-	out, err := away.command("ssh", "mine@cloud", "echo inside").CombinedOutput()
+	out, err := away.Command("ssh", "mine@cloud", "echo inside").CombinedOutput()
 	if err != nil || string(out) != "inside\n" {
 		t.Errorf("%v\n%s", err, out)
 	}

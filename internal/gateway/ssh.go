@@ -138,9 +138,11 @@ type entry struct {
 // that the client has proven to hold; a client may name several before that.
 type entryKey struct{}
 
-func (g *SSH) serverConfig(ctx context.Context) *ssh.ServerConfig {
+// serverConfig offers the ciphers; nil: all.
+func (g *SSH) serverConfig(ctx context.Context, ciphers []string) *ssh.ServerConfig {
 	c := &ssh.ServerConfig{
-		ServerVersion: "SSH-2.0-suanli",
+		Config:        ssh.Config{Ciphers: ciphers},
+		ServerVersion: versionLine,
 		MaxAuthTries:  10,
 		PublicKeyCallback: func(meta ssh.ConnMetadata, key ssh.PublicKey) (*ssh.Permissions, error) {
 			fingerprint := ssh.FingerprintSHA256(key)
@@ -170,7 +172,12 @@ func (g *SSH) serveConn(ctx context.Context, raw net.Conn, handshakeOver func())
 	stop := context.AfterFunc(ctx, func() { raw.Close() })
 	defer stop()
 	_ = raw.SetDeadline(time.Now().Add(sshHandshakeTimeout))
-	client, channels, requests, err := ssh.NewServerConn(raw, g.serverConfig(ctx))
+	conn, ciphers, err := greet(raw)
+	if err != nil {
+		return
+	}
+	_ = raw.SetReadDeadline(time.Now().Add(sshHandshakeTimeout))
+	client, channels, requests, err := ssh.NewServerConn(conn, g.serverConfig(ctx, offer(ciphers)))
 	if err != nil {
 		g.log.Debug("ssh: not let in", "from", raw.RemoteAddr(), "error", err)
 		return

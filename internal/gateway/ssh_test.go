@@ -3,9 +3,7 @@ package gateway_test
 import (
 	"bytes"
 	"context"
-	"crypto/ed25519"
 	"crypto/rand"
-	"encoding/pem"
 	"fmt"
 	"io"
 	"log/slog"
@@ -27,6 +25,7 @@ import (
 	"suanli.dev/internal/fault"
 	"suanli.dev/internal/gateway"
 	"suanli.dev/internal/instance"
+	"suanli.dev/internal/instance/sshtest"
 	"suanli.dev/internal/protocol"
 )
 
@@ -78,30 +77,20 @@ func (d *directory) HTTPTarget(_ context.Context, lease string, port int, token 
 	return d.find(fmt.Sprintf("%s %d %s", lease, port, token))
 }
 
-// renter is a person with a key and OpenSSH.
-type renter struct {
-	t           *testing.T
-	dir         string
-	fingerprint string
-}
-
 // newSite builds a cloud with an SSH gateway, one host, and on it one instance
 // that is this machine: "mine", which the renter may enter.
-func newSite(t *testing.T) (*cloud, *directory, *renter) {
+func newSite(t testing.TB) (*cloud, *directory, *sshtest.Client) {
 	t.Helper()
-	if _, err := exec.LookPath("ssh"); err != nil {
-		t.Skip("needs the OpenSSH client")
-	}
+	sshtest.Need(t)
 	c := newCloud(t)
 	tun, id := c.host(t)
 	inside, ln := listen(t), listen(t)
-	hostKey, _ := sshKey(t)
 	ctx, cancel := context.WithCancel(context.Background())
 	var served sync.WaitGroup
 	t.Cleanup(func() { cancel(); served.Wait() })
 	run := t.TempDir()
 	served.Go(func() {
-		settings := protocol.InstanceSettings{HostKey: hostKey, GatewayKeys: []string{c.authority.GatewayAuthorizedKey()}}
+		settings := protocol.InstanceSettings{HostKey: sshtest.NewKey(t).PEM, GatewayKeys: []string{c.authority.GatewayAuthorizedKey()}}
 		if err := instance.ServeSSH(ctx, inside, settings, run, slog.New(slog.DiscardHandler)); err != nil {
 			t.Error(err)
 		}
@@ -131,55 +120,15 @@ func newSite(t *testing.T) (*cloud, *directory, *renter) {
 			t.Error(err)
 		}
 	})
-	r := newRenter(t, ln.Addr().(*net.TCPAddr).Port)
-	d.allow("mine "+r.fingerprint, gateway.Target{LeaseID: "ls-mine", HostID: id.HostID})
+	r := sshtest.NewClient(t, ln.Addr().(*net.TCPAddr).Port, sshtest.NewKey(t))
+	d.allow("mine "+r.Key.Fingerprint(), gateway.Target{LeaseID: "ls-mine", HostID: id.HostID})
 	return c, d, r
-}
-
-func newRenter(t *testing.T, port int) *renter {
-	t.Helper()
-	r := &renter{t: t, dir: t.TempDir()}
-	private, public := sshKey(t)
-	r.fingerprint = ssh.FingerprintSHA256(public)
-	key := filepath.Join(r.dir, "id")
-	config := fmt.Sprintf("Host *\nHostName 127.0.0.1\nPort %d\nIdentityFile %s\nIdentitiesOnly yes\nStrictHostKeyChecking no\nUserKnownHostsFile /dev/null\nLogLevel ERROR\nBatchMode yes\n", port, key)
-	for path, text := range map[string]string{key: private, filepath.Join(r.dir, "config"): config} {
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return r
-}
-
-func sshKey(t *testing.T) (private string, public ssh.PublicKey) {
-	t.Helper()
-	_, key, err := ed25519.GenerateKey(rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	block, err := ssh.MarshalPrivateKey(key, "")
-	if err != nil {
-		t.Fatal(err)
-	}
-	signer, err := ssh.NewSignerFromKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(pem.EncodeToMemory(block)), signer.PublicKey()
-}
-
-func (r *renter) command(program string, args ...string) *exec.Cmd {
-	ctx, cancel := context.WithTimeout(context.Background(), 40*time.Second)
-	r.t.Cleanup(cancel)
-	cmd := exec.CommandContext(ctx, program, append([]string{"-F", filepath.Join(r.dir, "config")}, args...)...)
-	cmd.WaitDelay = 5 * time.Second
-	return cmd
 }
 
 func TestRenterRunsCommandsThroughTheGateway(t *testing.T) {
 	t.Parallel()
 	_, _, r := newSite(t)
-	cmd := r.command("ssh", "mine@cloud", "cat; echo err >&2; exit 11")
+	cmd := r.Command("ssh", "mine@cloud", "cat; echo err >&2; exit 11")
 	cmd.Stdin = strings.NewReader("in")
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
@@ -187,11 +136,11 @@ func TestRenterRunsCommandsThroughTheGateway(t *testing.T) {
 	if cmd.ProcessState.ExitCode() != 11 || stdout.String() != "in" || stderr.String() != "err\n" {
 		t.Errorf("%v: output %q, errors %q", err, &stdout, &stderr)
 	}
-	out, err := r.command("ssh", "-tt", "mine@cloud", "test -t 0 && echo terminal; exit 4").CombinedOutput()
+	out, err := r.Command("ssh", "-tt", "mine@cloud", "test -t 0 && echo terminal; exit 4").CombinedOutput()
 	if !strings.Contains(string(out), "terminal") || exitOf(err) != 4 {
 		t.Errorf("%v\n%s", err, out)
 	}
-	out, err = r.command("ssh", "-v", "mine@cloud", "kill -9 $$").CombinedOutput()
+	out, err = r.Command("ssh", "-v", "mine@cloud", "kill -9 $$").CombinedOutput()
 	if err == nil || !strings.Contains(string(out), "exit-signal") {
 		t.Errorf("%v\n%s", err, out)
 	}
@@ -207,15 +156,15 @@ func exitOf(err error) int {
 func TestManyCommandsInARowEachReturnTheirOutput(t *testing.T) {
 	t.Parallel()
 	_, _, r := newSite(t)
-	control := filepath.Join(r.dir, "control")
-	master := r.command("ssh", "-M", "-N", "-S", control, "mine@cloud")
+	control := filepath.Join(r.Dir, "control")
+	master := r.Command("ssh", "-M", "-N", "-S", control, "mine@cloud")
 	if err := master.Start(); err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = master.Process.Signal(syscall.SIGTERM); _ = master.Wait() }()
 	eventually(t, "the master connection is up", func() bool { _, err := os.Stat(control); return err == nil })
 	for i := range 50 { // a close that overtakes an exit status or output shows here
-		out, err := r.command("ssh", "-S", control, "mine@cloud", fmt.Sprintf("echo %d; exit %d", i, i%3)).CombinedOutput()
+		out, err := r.Command("ssh", "-S", control, "mine@cloud", fmt.Sprintf("echo %d; exit %d", i, i%3)).CombinedOutput()
 		if strings.TrimSpace(string(out)) != strconv.Itoa(i) || (i%3 != 0 && exitOf(err) != i%3) || (i%3 == 0 && err != nil) {
 			t.Fatalf("command %d: %q, %v", i, out, err)
 		}
@@ -227,14 +176,14 @@ func TestRenterCopiesFilesThroughTheGateway(t *testing.T) {
 	_, _, r := newSite(t)
 	data := make([]byte, 8<<20)
 	_, _ = rand.Read(data)
-	from, there, back := filepath.Join(r.dir, "from"), filepath.Join(r.dir, "there"), filepath.Join(r.dir, "back")
+	from, there, back := filepath.Join(r.Dir, "from"), filepath.Join(r.Dir, "there"), filepath.Join(r.Dir, "back")
 	if err := os.WriteFile(from, data, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if out, err := r.command("scp", from, "mine@cloud:"+there).CombinedOutput(); err != nil {
+	if out, err := r.Command("scp", from, "mine@cloud:"+there).CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	batch := r.command("sftp", "-b", "-", "mine@cloud")
+	batch := r.Command("sftp", "-b", "-", "mine@cloud")
 	batch.Stdin = strings.NewReader("get " + there + " " + back + "\n")
 	if out, err := batch.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
@@ -253,7 +202,7 @@ func TestRenterForwardsPortsThroughTheGateway(t *testing.T) {
 		ln := listen(t)
 		port := ln.Addr().(*net.TCPAddr).Port
 		ln.Close()
-		cmd := r.command("ssh", "-N", "-o", "ExitOnForwardFailure=yes", flag, fmt.Sprintf("127.0.0.1:%d:%s", port, web.Listener.Addr()), "mine@cloud")
+		cmd := r.Command("ssh", "-N", "-o", "ExitOnForwardFailure=yes", flag, fmt.Sprintf("127.0.0.1:%d:%s", port, web.Listener.Addr()), "mine@cloud")
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
@@ -269,7 +218,7 @@ func TestRenterForwardsPortsThroughTheGateway(t *testing.T) {
 		_ = cmd.Process.Signal(syscall.SIGTERM)
 		_ = cmd.Wait()
 	}
-	out, err := r.command("ssh", "-v", "-R", "0:"+web.Listener.Addr().String(), "mine@cloud", "true").CombinedOutput()
+	out, err := r.Command("ssh", "-v", "-R", "0:"+web.Listener.Addr().String(), "mine@cloud", "true").CombinedOutput()
 	if err != nil || !strings.Contains(string(out), "Allocated port") {
 		t.Errorf("-R 0: %v\n%s", err, out)
 	}
@@ -281,7 +230,7 @@ func TestRentersAgentIsForwardedThroughTheGateway(t *testing.T) {
 	if _, err := exec.LookPath("ssh-agent"); err != nil {
 		t.Skip("needs ssh-agent")
 	}
-	socket := filepath.Join(r.dir, "agent")
+	socket := filepath.Join(r.Dir, "agent")
 	agent := exec.Command("ssh-agent", "-D", "-a", socket)
 	if err := agent.Start(); err != nil {
 		t.Fatal(err)
@@ -289,12 +238,12 @@ func TestRentersAgentIsForwardedThroughTheGateway(t *testing.T) {
 	defer func() { _ = agent.Process.Kill(); _ = agent.Wait() }()
 	eventually(t, "the agent listens", func() bool { _, err := os.Stat(socket); return err == nil })
 	env := append(os.Environ(), "SSH_AUTH_SOCK="+socket)
-	add := exec.Command("ssh-add", filepath.Join(r.dir, "id"))
+	add := exec.Command("ssh-add", filepath.Join(r.Dir, "id"))
 	add.Env = env
 	if out, err := add.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	cmd := r.command("ssh", "-A", "mine@cloud", "ssh-add -l")
+	cmd := r.Command("ssh", "-A", "mine@cloud", "ssh-add -l")
 	cmd.Env = env
 	if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(out), "ED25519") {
 		t.Errorf("%v\n%s", err, out)
@@ -306,26 +255,19 @@ func TestAnotherTenantsKeyDoesNotEnter(t *testing.T) {
 	_, d, r := newSite(t)
 	d.allow("theirs SHA256:somebody-elses", gateway.Target{LeaseID: "ls-theirs", HostID: "ho-x"})
 	for _, user := range []string{"theirs", "nobody", "root", ""} {
-		out, err := r.command("ssh", "-l", user, "cloud", "true").CombinedOutput()
+		out, err := r.Command("ssh", "-l", user, "cloud", "true").CombinedOutput()
 		if err == nil {
 			t.Errorf("%q was entered: %s", user, out)
 		}
 	}
-	out, _ := r.command("ssh", "theirs@cloud", "true").CombinedOutput()
-	other, _ := r.command("ssh", "nobody@cloud", "true").CombinedOutput()
+	out, _ := r.Command("ssh", "theirs@cloud", "true").CombinedOutput()
+	other, _ := r.Command("ssh", "nobody@cloud", "true").CombinedOutput()
 	if strings.ReplaceAll(string(out), "theirs", "") != strings.ReplaceAll(string(other), "nobody", "") {
 		t.Errorf("the answers tell which instances exist:\n%s%s", out, other)
 	}
-	if _, err := ssh.Dial("tcp", r.address(), &ssh.ClientConfig{User: "mine", Auth: []ssh.AuthMethod{ssh.Password("x")}, HostKeyCallback: ssh.InsecureIgnoreHostKey()}); err == nil {
+	if _, err := ssh.Dial("tcp", r.Address, &ssh.ClientConfig{User: "mine", Auth: []ssh.AuthMethod{ssh.Password("x")}, HostKeyCallback: ssh.InsecureIgnoreHostKey()}); err == nil {
 		t.Error("a password was enough")
 	}
-}
-
-func (r *renter) address() string {
-	b, _ := os.ReadFile(filepath.Join(r.dir, "config"))
-	_, rest, _ := strings.Cut(string(b), "Port ")
-	port, _, _ := strings.Cut(rest, "\n")
-	return "127.0.0.1:" + port
 }
 
 func TestKeyThatIsShownButNotHeldOpensNothing(t *testing.T) {
@@ -333,24 +275,9 @@ func TestKeyThatIsShownButNotHeldOpensNothing(t *testing.T) {
 	_, d, r := newSite(t)
 	// The attacker may enter "mine" with their own key's instance only: they show
 	// the victim's public key first and prove their own.
-	_, attacker, err := ed25519.GenerateKey(rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	own, err := ssh.NewSignerFromKey(attacker)
-	if err != nil {
-		t.Fatal(err)
-	}
-	pem, err := os.ReadFile(filepath.Join(r.dir, "id"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	victim, err := ssh.ParsePrivateKey(pem)
-	if err != nil {
-		t.Fatal(err)
-	}
+	own, victim := sshtest.NewKey(t).Signer, r.Key.Signer
 	d.allow("mine "+ssh.FingerprintSHA256(own.PublicKey()), gateway.Target{LeaseID: "ls-other", HostID: "ho-absent"})
-	client, err := ssh.Dial("tcp", r.address(), &ssh.ClientConfig{
+	client, err := ssh.Dial("tcp", r.Address, &ssh.ClientConfig{
 		User: "mine", HostKeyCallback: ssh.InsecureIgnoreHostKey(),
 		Auth: []ssh.AuthMethod{ssh.PublicKeys(pretender{victim.PublicKey()}, own)},
 	})
@@ -378,14 +305,14 @@ func (p pretender) Sign(io.Reader, []byte) (*ssh.Signature, error) {
 func TestRenterIsToldWhyAnInstanceCannotBeEntered(t *testing.T) {
 	t.Parallel()
 	_, d, r := newSite(t)
-	d.allow("gone "+r.fingerprint, gateway.Target{LeaseID: "ls-gone", HostID: "ho-absent"})
-	d.allow("stopped "+r.fingerprint, gateway.Target{LeaseID: "ls-stopped", HostID: "ho-absent"})
+	d.allow("gone "+r.Key.Fingerprint(), gateway.Target{LeaseID: "ls-gone", HostID: "ho-absent"})
+	d.allow("stopped "+r.Key.Fingerprint(), gateway.Target{LeaseID: "ls-stopped", HostID: "ho-absent"})
 	d.mu.Lock()
 	d.stopped["ls-stopped"] = true
 	d.mu.Unlock()
 	for user, words := range map[string]string{"gone": "is not connected now", "stopped": "start it with suanli start"} {
 		for _, args := range [][]string{{user + "@cloud", "true"}, {"-tt", user + "@cloud"}} {
-			out, err := r.command("ssh", args...).CombinedOutput()
+			out, err := r.Command("ssh", args...).CombinedOutput()
 			if exitOf(err) != 255 || !strings.Contains(string(out), words) {
 				t.Errorf("ssh %v: %v\n%s", args, err, out)
 			}
@@ -396,7 +323,7 @@ func TestRenterIsToldWhyAnInstanceCannotBeEntered(t *testing.T) {
 func TestLostTunnelEndsTheSession(t *testing.T) {
 	t.Parallel()
 	c, d, r := newSite(t)
-	cmd := r.command("ssh", "mine@cloud", "echo up; sleep 20")
+	cmd := r.Command("ssh", "mine@cloud", "echo up; sleep 20")
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -408,7 +335,7 @@ func TestLostTunnelEndsTheSession(t *testing.T) {
 		t.Fatal(err)
 	}
 	d.mu.Lock()
-	host := d.targets["mine "+r.fingerprint].HostID
+	host := d.targets["mine "+r.Key.Fingerprint()].HostID
 	d.mu.Unlock()
 	began := time.Now()
 	c.tunnels.Disconnect(host)
@@ -421,7 +348,7 @@ func TestGarbageAndSilenceDoNotHoldTheGateway(t *testing.T) {
 	t.Parallel()
 	_, _, r := newSite(t)
 	for range 60 { // more than one address may have in progress
-		conn, err := net.Dial("tcp", r.address())
+		conn, err := net.Dial("tcp", r.Address)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -429,7 +356,7 @@ func TestGarbageAndSilenceDoNotHoldTheGateway(t *testing.T) {
 		_, _ = conn.Write(bytes.Repeat([]byte("garbage\r\n"), 100))
 	}
 	eventually(t, "a renter gets in", func() bool {
-		out, err := r.command("ssh", "mine@cloud", "echo in").Output()
+		out, err := r.Command("ssh", "mine@cloud", "echo in").Output()
 		return err == nil && string(out) == "in\n"
 	})
 }
@@ -437,19 +364,7 @@ func TestGarbageAndSilenceDoNotHoldTheGateway(t *testing.T) {
 func TestQuickCommandIsAnsweredBeforeItsChannelCloses(t *testing.T) {
 	t.Parallel()
 	_, _, r := newSite(t)
-	pem, err := os.ReadFile(filepath.Join(r.dir, "id"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	key, err := ssh.ParsePrivateKey(pem)
-	if err != nil {
-		t.Fatal(err)
-	}
-	client, err := ssh.Dial("tcp", r.address(), &ssh.ClientConfig{User: "mine", Auth: []ssh.AuthMethod{ssh.PublicKeys(key)}, HostKeyCallback: ssh.InsecureIgnoreHostKey()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer client.Close()
+	client := r.Dial("mine")
 	for i := range 300 {
 		s, err := client.NewSession()
 		if err != nil {
@@ -459,4 +374,88 @@ func TestQuickCommandIsAnsweredBeforeItsChannelCloses(t *testing.T) {
 			t.Fatalf("command %d: %q, %v", i, out, err)
 		}
 	}
+}
+
+// All ends, OpenSSH's client among them, share this machine's processors.
+func BenchmarkFileUpAndDownThroughTheGateway(b *testing.B) {
+	_, _, r := newSite(b)
+	const size = 128 << 20
+	from, there := filepath.Join(r.Dir, "from"), filepath.Join(r.Dir, "there")
+	data := make([]byte, size)
+	_, _ = rand.Read(data)
+	if err := os.WriteFile(from, data, 0o600); err != nil {
+		b.Fatal(err)
+	}
+	b.SetBytes(2 * size)
+	for b.Loop() {
+		batch := r.Command("sftp", "-q", "-b", "-", "mine@cloud")
+		batch.Stdin = strings.NewReader("put " + from + " " + there + "\nget " + there + " " + from + ".back\n")
+		if out, err := batch.CombinedOutput(); err != nil {
+			b.Fatalf("%v\n%s", err, out)
+		}
+	}
+}
+
+func TestEveryClientGetsTheFastestCipherThatItKnows(t *testing.T) {
+	t.Parallel()
+	_, _, r := newSite(t)
+	for _, c := range []struct{ wants, gets string }{
+		{"", "aes128-gcm@openssh.com"}, // its own order begins with ChaCha20
+		{"chacha20-poly1305@openssh.com,aes256-gcm@openssh.com", "aes256-gcm@openssh.com"},
+		{"chacha20-poly1305@openssh.com", "chacha20-poly1305@openssh.com"},
+		{"aes256-ctr", "aes256-ctr"},
+	} {
+		args := []string{"-v", "mine@cloud", "echo in"}
+		if c.wants != "" {
+			args = append([]string{"-c", c.wants}, args...)
+		}
+		out, err := r.Command("ssh", args...).CombinedOutput()
+		if err != nil || !strings.Contains(string(out), "server->client cipher: "+c.gets) || !strings.Contains(string(out), "client->server cipher: "+c.gets) {
+			t.Errorf("%q: %v, want %s\n%s", c.wants, err, c.gets, out)
+		}
+	}
+}
+
+// lateSpeaker holds back all that it has to say but its version until it has
+// heard more than the server's version, as some clients do.
+type lateSpeaker struct {
+	net.Conn
+	mu    sync.Mutex
+	heard chan struct{}
+	spoke bool
+	read  int
+}
+
+func (l *lateSpeaker) Read(b []byte) (int, error) {
+	n, err := l.Conn.Read(b)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	before := l.read
+	if l.read += n; before < 100 && l.read >= 100 {
+		close(l.heard)
+	}
+	return n, err
+}
+
+func (l *lateSpeaker) Write(b []byte) (int, error) {
+	if l.spoke {
+		<-l.heard
+	}
+	l.spoke = true
+	return l.Conn.Write(b)
+}
+
+func TestClientThatWaitsForTheServersOfferIsServed(t *testing.T) {
+	t.Parallel()
+	_, _, r := newSite(t)
+	conn, err := net.Dial("tcp", r.Address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	c, _, _, err := ssh.NewClientConn(&lateSpeaker{Conn: conn, heard: make(chan struct{})}, "cloud", r.Config("mine"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Close()
 }

@@ -34,9 +34,6 @@ const (
 	// tunnelsPerPeer leaves room for an old tunnel that has not been noticed to
 	// be dead, and keeps a host in a loop from piling them up.
 	tunnelsPerPeer = 4
-	// speedLimit and speedTime bound a speed measurement.
-	speedLimit = 4 << 30
-	speedTime  = 30 * time.Second
 )
 
 // TunnelsConfig is what Tunnels needs.
@@ -175,7 +172,7 @@ func (t *Tunnels) serveTunnel(ctx context.Context, conn net.Conn, p peer, regist
 			return
 		}
 	}
-	session, err := yamux.Server(conn, protocol.TunnelConfig(t.log))
+	session, err := yamux.Server(protocol.TunnelConn(conn), protocol.TunnelConfig(t.log))
 	if err != nil {
 		t.log.Error("tunnel", "host", p.id, "error", err)
 		return
@@ -368,7 +365,7 @@ func (t *Tunnels) serveStream(ctx context.Context, p peer, s protocol.Stream, re
 	case h.Kind == protocol.StreamSpeed:
 		defer s.Close()
 		if protocol.Accept(s) == nil {
-			speed(s, h.Bytes)
+			protocol.ServeSpeed(s, h.Bytes)
 		}
 	case h.Kind == protocol.StreamRelay && p.gateway && h.Inner != nil:
 		defer s.Close()
@@ -396,25 +393,6 @@ func (t *Tunnels) relay(ctx context.Context, s protocol.Stream, h protocol.Strea
 		return
 	}
 	splice(ctx, s, target)
-}
-
-// speed sends n bytes, or discards what comes.
-func speed(s protocol.Stream, n int64) {
-	_ = s.SetDeadline(time.Now().Add(speedTime))
-	if n <= 0 {
-		_, _ = io.Copy(io.Discard, io.LimitReader(s, speedLimit))
-		return
-	}
-	_, _ = io.Copy(s, io.LimitReader(zeros{}, min(n, speedLimit)))
-	_ = s.CloseWrite()
-}
-
-// zeros is an endless source.
-type zeros struct{}
-
-func (zeros) Read(b []byte) (int, error) {
-	clear(b)
-	return len(b), nil
 }
 
 // halfCloser is a connection whose writing half can be closed alone.

@@ -21,6 +21,7 @@ import (
 	"golang.org/x/crypto/ssh"
 	"golang.org/x/sys/unix"
 
+	"suanli.dev/internal/instance/sshtest"
 	"suanli.dev/internal/protocol"
 )
 
@@ -53,7 +54,7 @@ type container struct {
 	cmd    *exec.Cmd
 	root   string
 	run    string
-	client string // private key
+	client sshtest.Key
 	output output
 }
 
@@ -86,10 +87,9 @@ func startContainer(t *testing.T, scratch bool, settings protocol.InstanceSettin
 		t.Fatal(err)
 	}
 	c := &container{t: t, root: "/"}
-	var authorized string
-	settings.HostKey, _ = newKey(t)
-	c.client, authorized = newKey(t)
-	settings.GatewayKeys = []string{authorized}
+	settings.HostKey = sshtest.NewKey(t).PEM
+	c.client = sshtest.NewKey(t)
+	settings.GatewayKeys = []string{c.client.Authorized()}
 	dir := t.TempDir()
 	if scratch {
 		requireStatic(t, binary)
@@ -187,12 +187,8 @@ func (c *container) ssh() *ssh.Client {
 		conn, err = dialInside(c.cmd.Process.Pid)
 		return err == nil
 	})
-	signer, err := ssh.ParsePrivateKey([]byte(c.client))
-	if err != nil {
-		c.t.Fatal(err)
-	}
 	sc, channels, requests, err := ssh.NewClientConn(conn, "inside", &ssh.ClientConfig{
-		User: "anyone", Auth: []ssh.AuthMethod{ssh.PublicKeys(signer)}, HostKeyCallback: ssh.InsecureIgnoreHostKey(),
+		User: "anyone", Auth: []ssh.AuthMethod{ssh.PublicKeys(c.client.Signer)}, HostKeyCallback: ssh.InsecureIgnoreHostKey(),
 	})
 	if err != nil {
 		c.t.Fatal(err)

@@ -3,10 +3,8 @@ package instance
 import (
 	"bytes"
 	"context"
-	"crypto/ed25519"
 	"crypto/rand"
 	"encoding/json"
-	"encoding/pem"
 	"fmt"
 	"io"
 	"log/slog"
@@ -22,8 +20,7 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/crypto/ssh"
-
+	"suanli.dev/internal/instance/sshtest"
 	"suanli.dev/internal/protocol"
 )
 
@@ -45,37 +42,26 @@ func TestMain(m *testing.M) {
 
 // box is an instance's SSH server in this process, and OpenSSH's way to it.
 type box struct {
-	t      *testing.T
-	in     *instance
-	port   int
-	dir    string
-	config string // of ssh_config
-	stop   func()
+	*sshtest.Client
+	in   *instance
+	stop func()
 }
 
 func newBox(t *testing.T) *box {
 	t.Helper()
-	if _, err := exec.LookPath("ssh"); err != nil {
-		t.Skip("needs the OpenSSH client")
-	}
-	dir := t.TempDir()
-	run := filepath.Join(dir, "run")
-	if err := os.Mkdir(run, 0o755); err != nil {
+	sshtest.Need(t)
+	run := t.TempDir()
+	if err := os.Chmod(run, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	hostKey, _ := newKey(t)
-	clientKey, authorized := newKey(t)
-	keyFile := filepath.Join(dir, "id")
-	if err := os.WriteFile(keyFile, []byte(clientKey), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	key := sshtest.NewKey(t)
 	who, err := lookUp("")
 	if err != nil {
 		t.Fatal(err)
 	}
-	settings := protocol.InstanceSettings{LeaseID: "ls-test", HostKey: hostKey, SSHKeys: []string{"not a key", authorized}, Environment: map[string]string{"SECRET": "sesame"}}
+	settings := protocol.InstanceSettings{LeaseID: "ls-test", HostKey: sshtest.NewKey(t).PEM, SSHKeys: []string{"not a key", key.Authorized()}, Environment: map[string]string{"SECRET": "sesame"}}
 	log := slog.New(slog.NewTextHandler(t.Output(), nil))
-	b := &box{t: t, dir: dir, in: &instance{
+	b := &box{in: &instance{
 		settings: settings, account: who, env: environment(os.Environ(), settings, who),
 		runDir: run, children: newProcesses(false, nil), status: newStatus(run, log), log: log,
 	}}
@@ -87,7 +73,7 @@ func newBox(t *testing.T) *box {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b.port = ln.Addr().(*net.TCPAddr).Port
+	b.Client = sshtest.NewClient(t, ln.Addr().(*net.TCPAddr).Port, key)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() {
@@ -103,45 +89,14 @@ func newBox(t *testing.T) *box {
 		}
 	}
 	t.Cleanup(b.stop)
-	b.config = filepath.Join(dir, "config")
-	config := fmt.Sprintf("Host box\nHostName 127.0.0.1\nPort %d\nUser root\nIdentityFile %s\nIdentitiesOnly yes\nStrictHostKeyChecking no\nUserKnownHostsFile /dev/null\nLogLevel ERROR\nBatchMode yes\n", b.port, keyFile)
-	if err := os.WriteFile(b.config, []byte(config), 0o600); err != nil {
-		t.Fatal(err)
-	}
 	return b
 }
 
-func newKey(t *testing.T) (private, authorized string) {
-	t.Helper()
-	_, key, err := ed25519.GenerateKey(rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	block, err := ssh.MarshalPrivateKey(key, "")
-	if err != nil {
-		t.Fatal(err)
-	}
-	signer, err := ssh.NewSignerFromKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(pem.EncodeToMemory(block)), string(ssh.MarshalAuthorizedKey(signer.PublicKey()))
-}
-
-// ssh runs an OpenSSH program with the box's configuration.
-func (b *box) command(program string, args ...string) *exec.Cmd {
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
-	b.t.Cleanup(cancel)
-	cmd := exec.CommandContext(ctx, program, append([]string{"-F", b.config}, args...)...)
-	cmd.WaitDelay = 5 * time.Second
-	return cmd
-}
-
 func (b *box) output(program string, args ...string) string {
-	b.t.Helper()
-	out, err := b.command(program, args...).CombinedOutput()
+	b.T.Helper()
+	out, err := b.Command(program, args...).CombinedOutput()
 	if err != nil {
-		b.t.Fatalf("%s %v: %v\n%s", program, args, err, out)
+		b.T.Fatalf("%s %v: %v\n%s", program, args, err, out)
 	}
 	return string(out)
 }
@@ -149,7 +104,7 @@ func (b *box) output(program string, args ...string) string {
 func TestCommandRunsWithItsOutputErrorsInputAndExitCode(t *testing.T) {
 	t.Parallel()
 	b := newBox(t)
-	cmd := b.command("ssh", "box", `cat; echo "$SECRET $SUANLI_LEASE_ID" >&2; exit 37`)
+	cmd := b.Command("ssh", "box", `cat; echo "$SECRET $SUANLI_LEASE_ID" >&2; exit 37`)
 	cmd.Stdin = strings.NewReader("input")
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
@@ -165,7 +120,7 @@ func TestCommandRunsWithItsOutputErrorsInputAndExitCode(t *testing.T) {
 func TestLargeOutputArrivesWholeAtASlowReader(t *testing.T) {
 	t.Parallel()
 	b := newBox(t)
-	cmd := b.command("ssh", "box", "head -c 20000000 /dev/zero")
+	cmd := b.Command("ssh", "box", "head -c 20000000 /dev/zero")
 	r, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -186,7 +141,7 @@ func TestLargeOutputArrivesWholeAtASlowReader(t *testing.T) {
 func TestSignalledCommandIsReportedAsSuch(t *testing.T) {
 	t.Parallel()
 	b := newBox(t)
-	out, err := b.command("ssh", "-v", "box", "kill -KILL $$").CombinedOutput()
+	out, err := b.Command("ssh", "-v", "box", "kill -KILL $$").CombinedOutput()
 	if err == nil || !strings.Contains(string(out), "exit-signal") {
 		t.Errorf("%v\n%s", err, out)
 	}
@@ -196,7 +151,7 @@ func TestTerminalHasItsSizeAndEndsWithItsShell(t *testing.T) {
 	t.Parallel()
 	b := newBox(t)
 	// A background process that ignores the hang-up holds the terminal open.
-	cmd := b.command("ssh", "-tt", "box", `stty size; test -t 0 && echo "terminal $TERM"; (trap "" HUP; sleep 60) & exit 5`)
+	cmd := b.Command("ssh", "-tt", "box", `stty size; test -t 0 && echo "terminal $TERM"; (trap "" HUP; sleep 60) & exit 5`)
 	cmd.Env = append(os.Environ(), "TERM=xterm-256color")
 	out, err := cmd.CombinedOutput()
 	if cmd.ProcessState.ExitCode() != 5 {
@@ -210,7 +165,7 @@ func TestTerminalHasItsSizeAndEndsWithItsShell(t *testing.T) {
 func TestShellIsALoginShell(t *testing.T) {
 	t.Parallel()
 	b := newBox(t)
-	cmd := b.command("ssh", "-tt", "box")
+	cmd := b.Command("ssh", "-tt", "box")
 	cmd.Stdin = strings.NewReader("echo zero=$0\nexit\n")
 	out, err := cmd.CombinedOutput()
 	if err != nil || !strings.Contains(string(out), "zero=-") {
@@ -223,7 +178,7 @@ func TestFilesAreCopiedBothWays(t *testing.T) {
 	b := newBox(t)
 	data := make([]byte, 3<<20)
 	_, _ = rand.Read(data)
-	from, there, back := filepath.Join(b.dir, "from"), filepath.Join(b.dir, "there"), filepath.Join(b.dir, "back")
+	from, there, back := filepath.Join(b.Dir, "from"), filepath.Join(b.Dir, "there"), filepath.Join(b.Dir, "back")
 	if err := os.WriteFile(from, data, 0o640); err != nil {
 		t.Fatal(err)
 	}
@@ -233,8 +188,8 @@ func TestFilesAreCopiedBothWays(t *testing.T) {
 	if err != nil || !bytes.Equal(got, data) {
 		t.Errorf("%d bytes came back, %v", len(got), err)
 	}
-	batch := b.command("sftp", "-b", "-", "box")
-	batch.Stdin = strings.NewReader("mkdir " + b.dir + "/sub\nrename " + there + " " + b.dir + "/sub/x\nls -l " + b.dir + "/sub\n")
+	batch := b.Command("sftp", "-b", "-", "box")
+	batch.Stdin = strings.NewReader("mkdir " + b.Dir + "/sub\nrename " + there + " " + b.Dir + "/sub/x\nls -l " + b.Dir + "/sub\n")
 	out, err := batch.CombinedOutput()
 	if err != nil || !strings.Contains(string(out), strconv.Itoa(len(data))) {
 		t.Errorf("sftp: %v\n%s", err, out)
@@ -249,7 +204,7 @@ func TestPortsAreForwardedBothWays(t *testing.T) {
 	inside := web.Listener.Addr().(*net.TCPAddr).Port
 	for _, flag := range []string{"-L", "-R"} {
 		port := freePort(t)
-		cmd := b.command("ssh", "-N", "-o", "ExitOnForwardFailure=yes", flag, fmt.Sprintf("127.0.0.1:%d:127.0.0.1:%d", port, inside), "box")
+		cmd := b.Command("ssh", "-N", "-o", "ExitOnForwardFailure=yes", flag, fmt.Sprintf("127.0.0.1:%d:127.0.0.1:%d", port, inside), "box")
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
@@ -280,7 +235,7 @@ func TestAgentIsForwarded(t *testing.T) {
 	if _, err := exec.LookPath("ssh-agent"); err != nil {
 		t.Skip("needs ssh-agent")
 	}
-	socket := filepath.Join(b.dir, "agent")
+	socket := filepath.Join(b.Dir, "agent")
 	agent := exec.Command("ssh-agent", "-D", "-a", socket)
 	if err := agent.Start(); err != nil {
 		t.Fatal(err)
@@ -288,12 +243,12 @@ func TestAgentIsForwarded(t *testing.T) {
 	defer func() { _ = agent.Process.Kill(); _ = agent.Wait() }()
 	eventually(t, "the agent listens", func() bool { _, err := os.Stat(socket); return err == nil })
 	env := append(os.Environ(), "SSH_AUTH_SOCK="+socket)
-	add := exec.Command("ssh-add", filepath.Join(b.dir, "id"))
+	add := exec.Command("ssh-add", filepath.Join(b.Dir, "id"))
 	add.Env = env
 	if out, err := add.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	cmd := b.command("ssh", "-A", "box", "ssh-add -l; echo $SSH_AUTH_SOCK")
+	cmd := b.Command("ssh", "-A", "box", "ssh-add -l; echo $SSH_AUTH_SOCK")
 	cmd.Env = env
 	out, err := cmd.CombinedOutput()
 	if err != nil || !strings.Contains(string(out), "ED25519") || !strings.Contains(string(out), b.in.runDir) {
@@ -308,11 +263,10 @@ func TestAgentIsForwarded(t *testing.T) {
 func TestForeignKeyIsRefused(t *testing.T) {
 	t.Parallel()
 	b := newBox(t)
-	key, _ := newKey(t)
-	if err := os.WriteFile(filepath.Join(b.dir, "id"), []byte(key), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(b.Dir, "id"), []byte(sshtest.NewKey(t).PEM), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	out, err := b.command("ssh", "box", "true").CombinedOutput()
+	out, err := b.Command("ssh", "box", "true").CombinedOutput()
 	if err == nil || !strings.Contains(string(out), "Permission denied") {
 		t.Errorf("%v\n%s", err, out)
 	}
@@ -321,7 +275,7 @@ func TestForeignKeyIsRefused(t *testing.T) {
 func TestSessionsAreCountedInTheReport(t *testing.T) {
 	t.Parallel()
 	b := newBox(t)
-	cmd := b.command("ssh", "box", "cat")
+	cmd := b.Command("ssh", "box", "cat")
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -338,7 +292,7 @@ func TestSessionsAreCountedInTheReport(t *testing.T) {
 func TestClientThatVanishesLeavesNothingOfItsConnection(t *testing.T) {
 	t.Parallel()
 	b := newBox(t)
-	cmd := b.command("ssh", "-tt", "box", "trap '' HUP; echo up; sleep 3")
+	cmd := b.Command("ssh", "-tt", "box", "trap '' HUP; echo up; sleep 3")
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)

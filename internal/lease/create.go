@@ -189,7 +189,7 @@ func (s *Service) build(p account.Principal, q *Quote, c Create, now time.Time) 
 	if err != nil {
 		return nil, err
 	}
-	token, err := s.seal([]byte(rand.Text()))
+	token, err := s.sealLinkKey(newLinkKey())
 	if err != nil {
 		return nil, err
 	}
@@ -305,12 +305,6 @@ func (s *Service) open(l *Lease) (Spec, error) {
 		return spec, err
 	}
 	return spec, json.Unmarshal(b, &spec)
-}
-
-// AccessToken is the secret that opens the lease's ports in a browser.
-func (s *Service) AccessToken(l *Lease) (string, error) {
-	b, err := s.unseal(l.accessToken)
-	return string(b), err
 }
 
 // Settings returns what the lease runs, secrets included; for its own account.

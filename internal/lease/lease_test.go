@@ -1365,8 +1365,8 @@ func TestTheEnvironmentIsSealedInTheDatabase(t *testing.T) {
 	if err != nil || spec.Environment["TOKEN"] != "hunter2hunter2" {
 		t.Errorf("its settings are %v, %v", spec, err)
 	}
-	if token, err := w.AccessToken(l); err != nil || len(token) < 20 {
-		t.Errorf("its access token is %q, %v", token, err)
+	if k, err := w.linkKey(l); err != nil || len(k.Secret) < 20 || strings.Contains(l.accessToken, k.Secret) {
+		t.Errorf("the key of its links is %q, %v", k.Secret, err)
 	}
 }
 

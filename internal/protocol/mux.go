@@ -1,6 +1,7 @@
 package protocol
 
 import (
+	"encoding/binary"
 	"log/slog"
 	"net"
 	"time"
@@ -52,3 +53,40 @@ func (s Stream) Close() error {
 }
 
 var _ net.Conn = Stream{}
+
+// TunnelConn goes between the multiplexer and the connection that it writes to.
+// The multiplexer writes each frame's header by itself, which TLS makes a record
+// and a system call of its own, on both sides; here it waits for its body. The
+// multiplexer writes from one goroutine.
+func TunnelConn(c net.Conn) net.Conn { return &frames{Conn: c} }
+
+type frames struct {
+	net.Conn
+	frame []byte // a header that waits, and room for its body
+}
+
+// The multiplexer's frame header: version, type, flags, stream, length, as in
+// yamux's specification.
+const (
+	frameHeader = 12
+	frameData   = 0
+	// frameKept bounds the room that a quiet tunnel keeps.
+	frameKept = 128 << 10
+)
+
+// Write implements net.Conn.
+func (f *frames) Write(b []byte) (int, error) {
+	if len(f.frame) == 0 {
+		if len(b) != frameHeader || b[1] != frameData || binary.BigEndian.Uint32(b[8:]) == 0 {
+			return f.Conn.Write(b)
+		}
+		f.frame = append(f.frame, b...)
+		return len(b), nil
+	}
+	f.frame = append(f.frame, b...)
+	n, err := f.Conn.Write(f.frame)
+	if f.frame = f.frame[:0]; cap(f.frame) > frameKept {
+		f.frame = nil
+	}
+	return max(0, n-frameHeader), err
+}

@@ -2,12 +2,10 @@ package server
 
 import (
 	"context"
-	"crypto/subtle"
 	"fmt"
 	"net"
 	"net/http"
 	"net/url"
-	"slices"
 	"strings"
 	"time"
 
@@ -50,7 +48,7 @@ func (d directory) SSHTarget(ctx context.Context, user, fingerprint string) (gat
 
 // HTTPTarget implements gateway.Directory.
 func (d directory) HTTPTarget(ctx context.Context, leaseID string, port int, token string) (gateway.Target, error) {
-	unknown := fault.New(fault.Unauthorized, "token_needed", "this address needs the access token of its lease")
+	unknown := fault.New(fault.Unauthorized, "token_needed", "this address needs an access token of its lease's port %d", port)
 	if ident.Check(ident.Lease, leaseID) != nil || token == "" {
 		return gateway.Target{}, unknown
 	}
@@ -58,19 +56,8 @@ func (d directory) HTTPTarget(ctx context.Context, leaseID string, port int, tok
 	if err != nil {
 		return gateway.Target{}, unknown
 	}
-	want, err := d.cloud.Leases.AccessToken(l)
-	if err != nil {
+	if err := d.cloud.Leases.CheckPortToken(l, port, token); err != nil {
 		return gateway.Target{}, err
-	}
-	if subtle.ConstantTimeCompare([]byte(want), []byte(token)) != 1 {
-		return gateway.Target{}, unknown
-	}
-	spec, err := d.cloud.Leases.Settings(l)
-	if err != nil {
-		return gateway.Target{}, err
-	}
-	if !slices.Contains(spec.Ports, port) {
-		return gateway.Target{}, fault.New(fault.NotFound, "port_not_served", "lease %s does not serve port %d; it serves %v", l.ID, port, spec.Ports)
 	}
 	return target(l)
 }

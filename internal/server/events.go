@@ -23,7 +23,9 @@ type event struct {
 
 // registerEvents adds an endpoint that sends Server-Sent Events until the
 // handler returns or the caller goes away. The handler calls emit from one
-// goroutine; emit's error means that the caller has gone. A stream ends by
+// goroutine; emit's error means that the caller has gone. A handler that listens
+// emits the zero event first: an answer whose headers come with the first real
+// event looks to browsers and proxies as if there were none. A stream ends by
 // itself soon after its caller's credentials are revoked.
 func registerEvents[I any](a *API, op operation, handler func(ctx context.Context, p account.Principal, in *I, emit func(event) error) error) {
 	registerStream(a, op, "text/event-stream", func(w http.ResponseWriter, r *http.Request, p account.Principal, in *I) error {
@@ -103,6 +105,9 @@ func (s *eventStream) write(b []byte) error {
 }
 
 func (s *eventStream) emit(e event) error {
+	if e == (event{}) {
+		return s.write([]byte(": listening\n\n"))
+	}
 	data, err := json.Marshal(e.Data) // one line: JSON text holds no raw newline
 	if err != nil {
 		return fmt.Errorf("send event: %w", err)

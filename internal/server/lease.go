@@ -90,6 +90,19 @@ func (a *API) registerLease() {
 	}
 	register(a, operation{ID: "getLeaseAccess", Method: http.MethodGet, Path: "/v1/leases/{lease_id}/access", Summary: "How to get into a lease, secrets included", Tag: tagLease, Action: account.EnterLeases},
 		a.leaseAccess)
+	register(a, operation{ID: "createLeaseLink", Method: http.MethodPost, Path: "/v1/leases/{lease_id}/links", Summary: "Make a link to one port of a lease", Tag: tagLease,
+		Description: "Whoever has it reaches this port and no other, until it ends or is revoked. It is not kept, so it cannot be shown again.",
+		Action:      account.EnterLeases, Status: http.StatusCreated},
+		a.createLeaseLink)
+	register(a, operation{ID: "revokeLeaseLinks", Method: http.MethodDelete, Path: "/v1/leases/{lease_id}/links", Summary: "End the links to a lease's ports", Tag: tagLease,
+		Description: "Those that were given out until now, the addresses from a lease's access among them; links that are made afterwards are good. It takes effect within seconds.",
+		Action:      account.EnterLeases, Idempotent: true},
+		func(ctx context.Context, p account.Principal, in *struct {
+			LeasePath
+			Port int `query:"port" minimum:"0" maximum:"65535" doc:"Only links to this port; 0: to all"`
+		}) (*none, error) {
+			return nil, a.Leases.RevokeLinks(ctx, p, in.LeaseID, in.Port)
+		})
 	registerStream(a, operation{ID: "getLeaseLogs", Method: http.MethodGet, Path: "/v1/leases/{lease_id}/logs", Summary: "What a lease printed, also after it ended", Tag: tagLease, Action: account.EnterLeases},
 		"text/plain; charset=utf-8", a.leaseLogs)
 }
@@ -221,7 +234,11 @@ func changeJSON(c lease.Change) api.LeaseChange {
 func (a *API) watchLeases(ctx context.Context, p account.Principal, _ *none, emit func(event) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	for c := range a.Leases.Watch(ctx, p.AccountID) {
+	changes := a.Leases.Watch(ctx, p.AccountID)
+	if err := emit(event{}); err != nil {
+		return err
+	}
+	for c := range changes {
 		if err := emit(event{ID: c.ID, Name: "lease", Data: changeJSON(c)}); err != nil {
 			return err
 		}
@@ -302,10 +319,6 @@ func (a *API) leaseAccess(ctx context.Context, p account.Principal, in *LeasePat
 	if err != nil {
 		return nil, err
 	}
-	token, err := a.Leases.AccessToken(l)
-	if err != nil {
-		return nil, err
-	}
 	host, port, err := net.SplitHostPort(a.Entrance.SSHAddress)
 	if err != nil {
 		return nil, err
@@ -316,9 +329,25 @@ func (a *API) leaseAccess(ctx context.Context, p account.Principal, in *LeasePat
 	}
 	out := api.LeaseAccess{SSHHost: host, SSHPort: n, SSHUser: l.ID, SSHHostKey: a.Entrance.SSHHostKey, URLs: map[string]string{}, Environment: spec.Environment}
 	for _, port := range spec.Ports {
+		token, err := a.Leases.PortToken(l, port, time.Time{})
+		if err != nil {
+			return nil, err
+		}
 		out.URLs[strconv.Itoa(port)] = a.Entrance.AppURL(l.ID, port, token)
 	}
 	return &body[api.LeaseAccess]{out}, nil
+}
+
+func (a *API) createLeaseLink(ctx context.Context, p account.Principal, in *struct {
+	LeasePath
+	Body api.LeaseLinkCreate
+}) (*body[api.LeaseLink], error) {
+	lasts := time.Duration(clampSeconds(in.Body.ExpiresInSeconds)) * time.Second
+	k, err := a.Leases.MakeLink(ctx, p, in.LeaseID, in.Body.Port, lasts)
+	if err != nil {
+		return nil, err
+	}
+	return &body[api.LeaseLink]{api.LeaseLink{Port: k.Port, URL: a.Entrance.AppURL(k.Lease.ID, k.Port, k.Token), ExpiresAt: moment(k.Until)}}, nil
 }
 
 func (a *API) leaseLogs(w http.ResponseWriter, r *http.Request, p account.Principal, in *struct {

@@ -14,6 +14,7 @@ import (
 
 	"suanli.dev/api"
 	"suanli.dev/internal/account"
+	"suanli.dev/internal/fault"
 	"suanli.dev/internal/fleet"
 	"suanli.dev/internal/lease"
 	"suanli.dev/internal/protocol"
@@ -387,5 +388,91 @@ func TestChangesOfLeasesAreFollowed(t *testing.T) {
 	}
 	if strings.Contains(got, hers.ID) || !strings.Contains(got, `"to":"accepted"`) {
 		t.Errorf("the stream has %s", got)
+	}
+}
+
+// tokenOf takes the secret out of an address of a port.
+func tokenOf(t *testing.T, address string) string {
+	t.Helper()
+	i := strings.LastIndexAny(address, "=/")
+	if i < 0 || i+1 == len(address) {
+		t.Fatalf("the address %q has no secret", address)
+	}
+	return address[i+1:]
+}
+
+func TestALinkOpensItsPortOnlyUntilItEndsOrIsRevoked(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.deposit(w.ada, "100")
+	l := w.rent(w.ada, func(in *api.LeaseCreate) { in.Ports = []int{8080, 8888} })
+	other := w.rent(w.ada, func(in *api.LeaseCreate) { in.Ports = []int{8080} })
+	for _, x := range []api.Lease{l, other} {
+		w.hostSays(protocol.InstanceStatus{LeaseID: x.ID, Generation: 1, Phase: protocol.PhaseRunning})
+	}
+	dir := directory{&Cloud{Leases: w.leases}}
+	ask := func(lease string, port int, token string) string {
+		_, err := dir.HTTPTarget(t.Context(), lease, port, token)
+		if err == nil {
+			return "open"
+		}
+		f, ok := fault.As(err)
+		if !ok {
+			t.Fatal(err)
+		}
+		return f.Code
+	}
+	want := func(what, got, want string) {
+		t.Helper()
+		if got != want {
+			t.Errorf("%s: %s, want %s", what, got, want)
+		}
+	}
+	path := "/v1/leases/" + l.ID + "/links"
+	link := func(port int, seconds int64) string {
+		r := w.send("POST", path, w.ada.token, api.LeaseLinkCreate{Port: port, ExpiresInSeconds: seconds})
+		r.want(t, 201, "")
+		return tokenOf(t, decode[api.LeaseLink](t, r).URL)
+	}
+	access := decode[api.LeaseAccess](t, w.send("GET", "/v1/leases/"+l.ID+"/access", w.ada.token, nil))
+	own, shared, brief := tokenOf(t, access.URLs["8888"]), link(8080, 0), link(8080, 3600)
+
+	want("its own port", ask(l.ID, 8080, shared), "open")
+	want("another port of the lease", ask(l.ID, 8888, shared), "token_other_port")
+	want("the address of another port", ask(l.ID, 8080, own), "token_other_port")
+	want("the same port of another lease", ask(other.ID, 8080, shared), "token_needed")
+	want("a port that is not served", ask(l.ID, 9999, shared), "token_other_port")
+	want("no token", ask(l.ID, 8080, ""), "token_needed")
+	for _, forged := range []string{
+		strings.Replace(brief, "8080-", "8888-", 1), strings.Replace(shared, "-0-", "-9999999999-", 1),
+		"8080-0-", "8080--", "8080", "-", shared + "x", shared[:len(shared)-1], "8080-9223372036854775808-x",
+	} {
+		for _, port := range []int{8080, 8888} {
+			want("the forged "+forged, ask(l.ID, port, forged), "token_needed")
+		}
+	}
+
+	want("a link before its end", ask(l.ID, 8080, brief), "open")
+	w.clock.Advance(time.Hour)
+	want("a link after its end", ask(l.ID, 8080, brief), "token_expired")
+	want("a link without an end", ask(l.ID, 8080, shared), "open")
+
+	w.send("DELETE", path+"?port=8080", w.ada.token, nil).want(t, 204, "")
+	want("a link after its port's were revoked", ask(l.ID, 8080, shared), "token_needed")
+	want("another port's", ask(l.ID, 8888, own), "open")
+	want("a new link", ask(l.ID, 8080, link(8080, 60)), "open")
+	w.send("DELETE", path, w.ada.token, nil).want(t, 204, "")
+	want("a link after all were revoked", ask(l.ID, 8888, own), "token_needed")
+
+	w.send("POST", path, w.ada.token, api.LeaseLinkCreate{Port: 9999}).want(t, 404, "port_not_served")
+	w.send("DELETE", path+"?port=9999", w.ada.token, nil).want(t, 404, "port_not_served")
+	w.send("POST", path, w.ada.token, api.LeaseLinkCreate{Port: 8080, ExpiresInSeconds: 59}).want(t, 422, "invalid_duration")
+	w.send("POST", path, w.eve.token, api.LeaseLinkCreate{Port: 8080}).want(t, 404, "lease_not_found")
+	w.send("DELETE", path, w.eve.token, nil).want(t, 404, "lease_not_found")
+	w.send("POST", path, w.operator.token, api.LeaseLinkCreate{Port: 8080}).want(t, 403, "own_account_only")
+	w.send("DELETE", path, w.operator.token, nil).want(t, 403, "own_account_only")
+	reader := w.newKey(w.ada, "lease:read")
+	if r := w.send("POST", path, reader, api.LeaseLinkCreate{Port: 8080}); r.Status != 403 {
+		t.Errorf("a key that may only read makes a link: %d %s", r.Status, r.Body)
 	}
 }

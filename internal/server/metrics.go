@@ -1,7 +1,10 @@
 package server
 
 import (
+	"net"
 	"net/http"
+	"net/netip"
+	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
@@ -43,15 +46,27 @@ func newHTTPMetrics(reg *prometheus.Registry) *httpMetrics {
 }
 
 // serveMetrics answers an operator, or a scraper on the same machine that did
-// not come through a proxy on it.
+// not come through a proxy on it, nor from a browser's page whose own name was
+// made to lead here (DNS rebinding).
 func (s *Server) serveMetrics(w http.ResponseWriter, r *http.Request) {
 	exchangeFrom(r.Context()).operation = "metrics"
 	proxied := r.Header.Get("X-Forwarded-For") != "" || r.Header.Get("Forwarded") != "" || r.Header.Get("X-Real-Ip") != ""
-	if !remoteIP(r).IsLoopback() || proxied {
+	if !remoteIP(r).IsLoopback() || proxied || !loopbackName(r.Host) {
 		if err := authorize(principalFrom(r.Context()), account.Operate); err != nil {
 			writeProblem(w, problem(r.Context(), s.log, err))
 			return
 		}
 	}
 	promhttp.HandlerFor(s.cfg.Metrics, promhttp.HandlerOpts{}).ServeHTTP(w, r)
+}
+
+// loopbackName reports whether a Host header is one that no name server can
+// answer for: an address of loopback, or localhost.
+func loopbackName(host string) bool {
+	if h, _, err := net.SplitHostPort(host); err == nil {
+		host = h
+	}
+	host = strings.Trim(host, "[]")
+	ip, err := netip.ParseAddr(host)
+	return err == nil && ip.Unmap().IsLoopback() || strings.EqualFold(host, "localhost")
 }

@@ -199,12 +199,15 @@ func TestMetricsAreForOperatorsAndForTheMachineItself(t *testing.T) {
 	w := newWorld(t)
 	ask := func(remote, token string, headers ...string) int {
 		r := httptest.NewRequest("GET", "/metrics", nil)
-		r.RemoteAddr = remote
+		r.RemoteAddr, r.Host = remote, "127.0.0.1:7080"
 		if token != "" {
 			r.Header.Set("Authorization", "Bearer "+token)
 		}
 		for i := 0; i+1 < len(headers); i += 2 {
 			r.Header.Set(headers[i], headers[i+1])
+		}
+		if host := r.Header.Get("Host"); host != "" {
+			r.Host = host
 		}
 		rec := httptest.NewRecorder()
 		w.server.Handler().ServeHTTP(rec, r)
@@ -220,6 +223,12 @@ func TestMetricsAreForOperatorsAndForTheMachineItself(t *testing.T) {
 		{"a stranger", ask("203.0.113.9:1", ""), 401},
 		{"an owner", ask("203.0.113.9:1", w.ada.token), 403},
 		{"an operator", ask("203.0.113.9:1", w.operator.token), 200},
+		{"loopback by name", ask("127.0.0.1:1", "", "Host", "LocalHost:7080"), 200},
+		{"loopback by IPv6 address", ask("[::1]:1", "", "Host", "[::1]:7080"), 200},
+		{"a page whose name leads to loopback", ask("127.0.0.1:1", "", "Host", "rebound.example.com:7080"), 401},
+		{"a page with a name that looks like loopback", ask("127.0.0.1:1", "", "Host", "127.0.0.1.example.com"), 401},
+		{"a request without a name", ask("127.0.0.1:1", "", "Host", "."), 401},
+		{"an operator by another name", ask("127.0.0.1:1", w.operator.token, "Host", "cloud.example.com"), 200},
 		{"a stranger through a proxy on this machine", ask("127.0.0.1:1", "", "X-Forwarded-For", "203.0.113.9"), 401},
 	} {
 		if c.got != c.want {
@@ -298,6 +307,32 @@ func TestEventsArriveOneByOneAndEnd(t *testing.T) {
 	}
 	if n != 3 {
 		t.Fatalf("%d events, want 3", n)
+	}
+}
+
+func TestAStreamOfEventsHasItsHeadersBeforeItsFirstEventAndStaysAlive(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, func(_ *world, c *Config) { c.KeepAlive = 10 * time.Millisecond })
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, "GET", w.url+"/v1/lease-events", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Authorization", "Bearer "+w.ada.token)
+	res, err := http.DefaultClient.Do(req) // nothing happens to any lease
+	if err != nil {
+		t.Fatalf("no headers came: %v", err)
+	}
+	defer res.Body.Close()
+	if res.StatusCode != 200 || res.Header.Get("Content-Type") != "text/event-stream" {
+		t.Errorf("answer %s %v", res.Status, res.Header)
+	}
+	lines := bufio.NewScanner(res.Body)
+	for _, want := range []string{": listening", "", ": alive", "", ": alive"} {
+		if !lines.Scan() || lines.Text() != want {
+			t.Fatalf("line %q, want %q (%v)", lines.Text(), want, lines.Err())
+		}
 	}
 }
 

@@ -95,7 +95,7 @@ func connect(ctx context.Context, cfg *Config) (*Tunnel, error) {
 		conn.Close()
 		return nil, fmt.Errorf("dial the cloud at %s: it speaks %q there and not %q; is it the address for agents?", cfg.Identity.Address, p, protocol.TunnelALPN)
 	}
-	session, err := yamux.Client(conn, protocol.TunnelConfig(cfg.Log))
+	session, err := yamux.Client(protocol.TunnelConn(conn), protocol.TunnelConfig(cfg.Log))
 	if err != nil {
 		conn.Close()
 		return nil, fmt.Errorf("dial the cloud at %s: %w", cfg.Identity.Address, err)
@@ -236,6 +236,8 @@ func trusting(authority *x509.Certificate) *tls.Config {
 		MinVersion: tls.VersionTLS13,
 		RootCAs:    pool,
 		ServerName: protocol.ControlName,
+		// Small first records help pages of a browser, not a tunnel.
+		DynamicRecordSizingDisabled: true,
 		Time: func() time.Time {
 			// A machine that has lost its clock starts in 1970. The authority is
 			// pinned, so dates add nothing to trust here.
