@@ -342,7 +342,10 @@ func (a *API) createLeaseLink(ctx context.Context, p account.Principal, in *stru
 	LeasePath
 	Body api.LeaseLinkCreate
 }) (*body[api.LeaseLink], error) {
-	lasts := time.Duration(clampSeconds(in.Body.ExpiresInSeconds)) * time.Second
+	lasts, err := lease.Seconds("body.expires_in_seconds", "invalid_duration", in.Body.ExpiresInSeconds)
+	if err != nil {
+		return nil, err
+	}
 	k, err := a.Leases.MakeLink(ctx, p, in.LeaseID, in.Body.Port, lasts)
 	if err != nil {
 		return nil, err
