@@ -97,6 +97,11 @@ func runCloud(cmd *cobra.Command, withAgent bool) error {
 	if err != nil {
 		return err
 	}
+	if withAgent {
+		if err := cfg.CheckOwnAgent(); err != nil {
+			return usageError{err}
+		}
+	}
 	log := newLog(cfg, cmd.ErrOrStderr())
 	for _, w := range cfg.Warnings() {
 		log.Warn(w)

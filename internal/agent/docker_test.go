@@ -216,7 +216,7 @@ func TestDockerSelfTestPassesAndProvesEachLimit(t *testing.T) {
 	if !st.Passed {
 		t.Error("the self-test failed")
 	}
-	for _, name := range []string{"disk_quota", "memory_limit", "process_limit", "metadata_address", "private_ranges", "host_address", "neighbour_direct", "neighbour_published", "gpus", "gpu_environment", "firewall_counts", "privileges"} {
+	for _, name := range []string{"disk_quota", "memory_limit", "process_limit", "metadata_address", "private_ranges", "host_address", "neighbour_direct", "neighbour_published", "gpus", "gpu_environment", "firewall_counts", "privileges", "system_calls"} {
 		found := false
 		for _, c := range st.Checks {
 			found = found || c.Name == name && c.Passed

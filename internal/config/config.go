@@ -261,10 +261,16 @@ func (c *Config) check() error {
 			ports[a] = name
 		}
 	}
-	if c.Simulate != "" && !c.AllowSimulated {
-		errs = append(errs, errors.New("simulate is set, and allow_simulated is not: this cloud would refuse its own agent"))
-	}
 	return errors.Join(errs...)
+}
+
+// CheckOwnAgent is what settings must be together where the agent joins the cloud
+// of the same process; elsewhere allow_simulated is another machine's setting.
+func (c *Config) CheckOwnAgent() error {
+	if c.Simulate != "" && !c.AllowSimulated {
+		return errors.New("simulate is set, and allow_simulated is not: this cloud would refuse its own agent; set allow_simulated too, or leave simulate out")
+	}
+	return nil
 }
 
 // Warnings returns what is allowed and rarely meant.

@@ -70,6 +70,16 @@ const (
 	labelOpen       = "suanli.open_private" // of a network: its lease may reach private ranges
 )
 
+// An instance's output is kept by the engine, outside of the lease's disk. It is
+// bounded, newest last, and logMiB is set aside for it when a disk is made, so
+// that renters who print without end cannot fill the host. The engine looks at
+// the size after each write: a file may be longer by one line, of 16 KiB at most.
+const (
+	logFileMiB = 20
+	logFiles   = 2
+	logMiB     = logFileMiB*logFiles + 1
+)
+
 // addedCapabilities is what is given back after all are dropped: what package
 // managers, sshd and service accounts need inside, none of which reaches outside.
 // NET_RAW is not among them: with it an instance could forge packets.
@@ -245,7 +255,12 @@ func (d *Docker) Create(ctx context.Context, c Container) error {
 		return err
 	}
 
+	profile, err := d.seccompOption(info.Name)
+	if err != nil {
+		return err
+	}
 	config, hostConfig := d.describe(v, c)
+	hostConfig.SecurityOpt = append(hostConfig.SecurityOpt, profile)
 	r, err := d.api.ContainerCreate(ctx, client.ContainerCreateOptions{
 		Name: containerName(c.LeaseID), Config: config, HostConfig: hostConfig,
 		NetworkingConfig: &network.NetworkingConfig{EndpointsConfig: map[string]*network.EndpointSettings{networkName(c.LeaseID): {}}},
@@ -340,7 +355,7 @@ func (d *Docker) describe(v volume, c Container) (*container.Config, *container.
 	memory := c.MemoryMiB << 20
 	no := false
 	h := &container.HostConfig{
-		LogConfig:     container.LogConfig{Type: "json-file", Config: map[string]string{"max-size": "100m", "max-file": "3"}},
+		LogConfig:     container.LogConfig{Type: "json-file", Config: map[string]string{"max-size": strconv.Itoa(logFileMiB) + "m", "max-file": strconv.Itoa(logFiles)}},
 		NetworkMode:   container.NetworkMode(networkName(c.LeaseID)),
 		RestartPolicy: container.RestartPolicy{Name: container.RestartPolicyDisabled},
 		CapDrop:       []string{"ALL"}, CapAdd: addedCapabilities,

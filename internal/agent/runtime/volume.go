@@ -57,8 +57,8 @@ func (v volume) create(sizeMiB int64) error {
 	if err != nil {
 		return err
 	}
-	if free < sizeMiB+hostReserveMiB {
-		return &Error{Code: "disk_full", Reason: fmt.Sprintf("a disk of %d MiB was asked for and the host has %d MiB free, of which %d stay reserved; choose a smaller disk or another host", sizeMiB, free, hostReserveMiB)}
+	if kept := int64(hostReserveMiB + logMiB); free < sizeMiB+kept {
+		return &Error{Code: "disk_full", Reason: fmt.Sprintf("a disk of %d MiB was asked for and the host has %d MiB free, of which %d stay reserved; choose a smaller disk or another host", sizeMiB, free, kept)}
 	}
 	part := v.image() + ".part"
 	f, err := os.OpenFile(part, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
