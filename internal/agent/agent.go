@@ -63,6 +63,9 @@ type Config struct {
 	GatewayKeys []string
 	DirectPorts *protocol.PortRange
 	Table       string // nftables table; empty: suanli
+	// InnerRegistries may be inside of a network; hosts pull from public ones only.
+	InnerRegistries []runtime.InnerRegistry
+	ImageMiB        int64 // of disk for images that were pulled; 0: a fifth of it
 
 	Driver runtime.Driver // replaces the engine; for fleets of simulated hosts and tests
 	GPUs   gpu.Source     // replaces the GPU sources
@@ -212,6 +215,7 @@ func (a *Agent) engine() (runtime.Driver, error) {
 	}
 	return runtime.NewDocker(runtime.DockerConfig{
 		Host: a.cfg.DockerHost, Dir: a.cfg.Dir, HostID: a.cfg.HostID, Binary: a.cfg.Binary, Table: a.cfg.Table, Log: a.log,
+		InnerRegistries: a.cfg.InnerRegistries, ImageMiB: a.cfg.ImageMiB,
 		Registry: func(context.Context) (net.Conn, error) {
 			s := a.conn.streams()
 			if s == nil {

@@ -40,6 +40,12 @@ func (v volume) run() string   { return filepath.Join(v.dir, "run") }
 func (v volume) layer() string { return filepath.Join(v.mount(), "layer") }
 func (v volume) etc() string   { return filepath.Join(v.mount(), "etc") }
 
+// base is the file that says which image the disk's changes are on top of: a lease
+// that is stopped has no container that would say so.
+func (v volume) base() string { return filepath.Join(v.dir, "image") }
+
+func (v volume) noteImage(id string) error { return os.WriteFile(v.base(), []byte(id), 0o600) }
+
 // runMiB bounds what an instance's init may write of its state, outside the disk
 // so that a full disk does not silence it.
 const runMiB = 4
@@ -198,7 +204,7 @@ func (v volume) detach(which func(mountEntry) bool) error {
 
 // erase removes the disk. The caller has closed it.
 func (v volume) erase() error {
-	for _, p := range []string{v.image(), v.image() + ".part"} {
+	for _, p := range []string{v.image(), v.image() + ".part", v.base()} {
 		if err := os.Remove(p); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
