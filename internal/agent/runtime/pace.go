@@ -42,7 +42,10 @@ func (p *pace) look() {
 	if !p.begun || p.got < p.need() {
 		p.fired = true
 		p.cancel()
+		return
 	}
+	p.got = 0 // enough came at its beginning
+	p.timer.Reset(p.window)
 }
 
 // note takes in n more bytes. The window begins anew once enough has come.
