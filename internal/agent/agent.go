@@ -271,6 +271,9 @@ func (a *Agent) Run(ctx context.Context) error {
 		if ctx.Err() != nil {
 			break
 		}
+		if removed(err) {
+			return a.leave(ctx)
+		}
 		a.log.Warn("no connection to the control plane; instances run on", "error", err, "again_in_seconds", pause.Seconds())
 		select {
 		case <-time.After(pause):

@@ -182,6 +182,9 @@ type world struct {
 	a    *Agent
 	stop context.CancelFunc
 	done chan struct{}
+
+	connectError error // instead of a connection
+	ended        error // what Run returned, once done is closed
 }
 
 func (w *world) start() {
@@ -195,12 +198,16 @@ func (w *world) start() {
 	w.c.streams = make(chan net.Conn, 8)
 	gone := make(chan struct{})
 	streams := w.c.streams
+	failure := w.connectError
 	w.a.cfg.Connect = func(context.Context) (Connection, error) {
+		if failure != nil {
+			return Connection{}, failure
+		}
 		return Connection{Bus: w.c, Streams: w.c, Done: gone, Close: sync.OnceValue(func() error { close(streams); return nil })}, nil
 	}
 	go func() {
 		defer close(w.done)
-		_ = a.Run(ctx)
+		w.ended = a.Run(ctx)
 	}()
 }
 

@@ -14,6 +14,13 @@ const TunnelALPN = "suanli-tunnel/1"
 // They know the cloud by its authority, not by the address they dialled.
 const ControlName = "control.suanli.internal"
 
+// CodeHostRemoved is how a control plane tells an agent, at connecting and in its
+// answers to reports, that its host was removed: it knew the host once and has
+// taken it out, for good. The agent ends what it runs and itself. One that merely
+// does not know the host ("unknown_host") may have lost its database, and ends
+// nothing.
+const CodeHostRemoved = "host_removed"
+
 // CommandSubject is where the control plane sends commands for a host.
 func CommandSubject(hostID string) string { return "host." + hostID + ".command" }
 
@@ -315,7 +322,7 @@ type PastRun struct {
 // ReportReply steers the agent.
 type ReportReply struct {
 	Accepted      bool   `json:"accepted"`
-	Code          string `json:"code,omitempty"` // "duplicate_session": another agent uses this key; "unknown_host"
+	Code          string `json:"code,omitempty"` // "duplicate_session": another agent uses this key; "unknown_host"; CodeHostRemoved
 	Message       string `json:"message,omitempty"`
 	NextInSeconds int    `json:"next_in_seconds"` // until the next heartbeat
 	AckedPast     int64  `json:"acked_past"`      // PastRuns up to this ID may be forgotten
