@@ -80,6 +80,8 @@ type Config struct {
 
 	clock func() protocol.Instant
 	poll  time.Duration // look at running instances; default 5 s
+	// keyFolders are tried for one in memory; default keyFolders.
+	keyFolders []string
 }
 
 // Agent runs leases on this host.
@@ -89,6 +91,7 @@ type Agent struct {
 	driver runtime.Driver
 	gpus   gpu.Source
 	conn   connHolder
+	vault  *vault
 
 	mu        sync.Mutex
 	leases    map[string]*lease
@@ -159,6 +162,9 @@ func New(cfg Config) (*Agent, error) {
 	setDefault(&cfg.CleanWait, 30*time.Second)
 	setDefault(&cfg.KeepLogs, 7*24*time.Hour)
 	setDefault(&cfg.poll, 5*time.Second)
+	if cfg.keyFolders == nil {
+		cfg.keyFolders = keyFolders
+	}
 	if cfg.clock == nil {
 		cfg.clock = bootClock()
 	}
@@ -186,6 +192,9 @@ func New(cfg Config) (*Agent, error) {
 		if a.driver, err = a.engine(); err != nil {
 			return nil, err
 		}
+	}
+	if a.vault, err = openVault(cfg.Dir, cfg.keyFolders); err != nil {
+		return nil, err
 	}
 	if err := a.load(); err != nil {
 		return nil, err

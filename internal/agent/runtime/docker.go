@@ -322,7 +322,7 @@ func (d *Docker) writeFiles(v volume, c Container) error {
 	if err != nil {
 		return err
 	}
-	if err := os.WriteFile(filepath.Join(v.dir, "instance.json"), settings, 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(v.settings(), "instance.json"), settings, 0o600); err != nil {
 		return err
 	}
 	// The engine would mount files of its own folder, writable and outside the
@@ -398,7 +398,7 @@ func (d *Docker) describe(v volume, c Container) (*container.Config, *container.
 		},
 		Mounts: []mount.Mount{
 			bind(d.cfg.Binary, protocol.InstanceBinary, true),
-			bind(filepath.Join(v.dir, "instance.json"), protocol.InstanceConfig, true),
+			bind(filepath.Join(v.settings(), "instance.json"), protocol.InstanceConfig, true),
 			bind(v.run(), protocol.InstanceRunDir, false),
 			bind(filepath.Join(v.etc(), "hosts"), "/etc/hosts", false),
 			bind(filepath.Join(v.etc(), "hostname"), "/etc/hostname", false),
@@ -612,6 +612,7 @@ func (d *Docker) Remove(ctx context.Context, lease string) error {
 	if err := v.close(); err != nil {
 		return err
 	}
+	// Earlier agents kept it beside the disk.
 	if err := os.Remove(filepath.Join(v.dir, "instance.json")); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
