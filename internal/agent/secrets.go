@@ -37,13 +37,12 @@ type vault struct{ aead cipher.AEAD }
 func openVault(dir string, folders []string) (*vault, error) {
 	key := make([]byte, keyBytes)
 	_, _ = rand.Read(key) // never fails since Go 1.24
-	sum := sha256.Sum256([]byte(dir))
 	for _, folder := range folders {
 		var st unix.Statfs_t
 		if unix.Statfs(folder, &st) != nil || int64(st.Type) != unix.TMPFS_MAGIC && int64(st.Type) != unix.RAMFS_MAGIC {
 			continue
 		}
-		kept, err := keepKey(filepath.Join(folder, "suanli-"+hex.EncodeToString(sum[:8])+".key"), key)
+		kept, err := keepKey(filepath.Join(folder, keyName(dir)), key)
 		if err == nil {
 			key = kept
 			break
@@ -58,6 +57,12 @@ func openVault(dir string, folders []string) (*vault, error) {
 		return nil, err
 	}
 	return &vault{aead}, nil
+}
+
+// keyName tells the keys of several agents on one host apart.
+func keyName(dir string) string {
+	sum := sha256.Sum256([]byte(dir))
+	return "suanli-" + hex.EncodeToString(sum[:8]) + ".key"
 }
 
 // keepKey returns the key in a file, which it makes of fresh if there is none. The

@@ -194,6 +194,11 @@ func (w *world) start() {
 		w.t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
+	w.t.Cleanup(func() {
+		for _, folder := range keyFolders {
+			_ = os.Remove(filepath.Join(folder, keyName(a.cfg.Dir)))
+		}
+	})
 	w.a, w.stop, w.done = a, cancel, make(chan struct{})
 	w.c.streams = make(chan net.Conn, 8)
 	gone := make(chan struct{})
