@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"suanli.dev/api"
+	"suanli.dev/internal/agent"
 	"suanli.dev/internal/agent/probe"
 	"suanli.dev/internal/instance"
 	"suanli.dev/internal/protocol"
@@ -34,6 +35,7 @@ const (
 	exitPayment      = 5
 	exitConflict     = 6
 	exitUnavailable  = 7
+	exitRemoved      = 8
 )
 
 // exitError carries the code of something that ran inside an instance.
@@ -112,6 +114,9 @@ func report(err error) int {
 		case 429, 503:
 			return exitUnavailable
 		}
+	}
+	if errors.Is(err, agent.ErrRemoved) {
+		return exitRemoved
 	}
 	var unreached *url.Error
 	if errors.As(err, &unreached) {

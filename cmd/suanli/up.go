@@ -16,6 +16,7 @@ import (
 
 	"suanli.dev/internal/agent"
 	"suanli.dev/internal/agent/gpu"
+	"suanli.dev/internal/agent/runtime"
 	"suanli.dev/internal/agent/tunnel"
 	"suanli.dev/internal/config"
 	"suanli.dev/internal/fault"
@@ -96,6 +97,11 @@ func runCloud(cmd *cobra.Command, withAgent bool) error {
 	cfg, err := settings(cmd)
 	if err != nil {
 		return err
+	}
+	if withAgent {
+		if err := cfg.CheckOwnAgent(); err != nil {
+			return usageError{err}
+		}
 	}
 	log := newLog(cfg, cmd.ErrOrStderr())
 	for _, w := range cfg.Warnings() {
@@ -181,7 +187,12 @@ func runAgent(ctx context.Context, cfg *config.Config, dir string, id tunnel.Ide
 	if err := os.WriteFile(filepath.Join(dir, engineFile), []byte(address+"\n"), 0o600); err != nil {
 		return err
 	}
+	inner, err := runtime.ParseInnerRegistries(cfg.InnerRegistries)
+	if err != nil {
+		return usageError{err}
+	}
 	c := agent.Config{
+		InnerRegistries: inner, ImageMiB: cfg.ImageCacheGiB << 10,
 		Dir: dir, HostID: id.HostID, Simulate: cfg.Simulate, DockerHost: cfg.Docker, Isolation: cfg.Isolation, Table: cfg.FirewallTable, Log: log,
 		Connect: func(ctx context.Context) (agent.Connection, error) {
 			t, err := tunnel.Dial(ctx, tunnel.Config{Identity: id, Log: log})
@@ -198,7 +209,7 @@ func runAgent(ctx context.Context, cfg *config.Config, dir string, id tunnel.Ide
 		}
 		c.DirectPorts = &protocol.PortRange{Address: host, First: first, Last: last}
 	}
-	err := agent.Run(ctx, c)
+	err = agent.Run(ctx, c)
 	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
 		return nil // it was asked to stop, and did
 	}

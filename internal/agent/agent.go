@@ -63,6 +63,9 @@ type Config struct {
 	GatewayKeys []string
 	DirectPorts *protocol.PortRange
 	Table       string // nftables table; empty: suanli
+	// InnerRegistries may be inside of a network; hosts pull from public ones only.
+	InnerRegistries []runtime.InnerRegistry
+	ImageMiB        int64 // of disk for images that were pulled; 0: a fifth of it
 
 	Driver runtime.Driver // replaces the engine; for fleets of simulated hosts and tests
 	GPUs   gpu.Source     // replaces the GPU sources
@@ -80,6 +83,8 @@ type Config struct {
 	// look is between looks at GPUs from inside of instances; default 30 s. After
 	// one that found a fault the next comes sooner.
 	look time.Duration
+	// keyFolders are tried for one in memory; default keyFolders.
+	keyFolders []string
 }
 
 // Agent runs leases on this host.
@@ -89,6 +94,7 @@ type Agent struct {
 	driver runtime.Driver
 	gpus   gpu.Source
 	conn   connHolder
+	vault  *vault
 
 	mu        sync.Mutex
 	leases    map[string]*lease
@@ -160,6 +166,9 @@ func New(cfg Config) (*Agent, error) {
 	setDefault(&cfg.KeepLogs, 7*24*time.Hour)
 	setDefault(&cfg.poll, 5*time.Second)
 	setDefault(&cfg.look, 30*time.Second)
+	if cfg.keyFolders == nil {
+		cfg.keyFolders = keyFolders
+	}
 	if cfg.clock == nil {
 		cfg.clock = bootClock()
 	}
@@ -187,6 +196,9 @@ func New(cfg Config) (*Agent, error) {
 		if a.driver, err = a.engine(); err != nil {
 			return nil, err
 		}
+	}
+	if a.vault, err = openVault(cfg.Dir, cfg.keyFolders); err != nil {
+		return nil, err
 	}
 	if err := a.load(); err != nil {
 		return nil, err
@@ -216,6 +228,7 @@ func (a *Agent) engine() (runtime.Driver, error) {
 	}
 	return runtime.NewDocker(runtime.DockerConfig{
 		Host: a.cfg.DockerHost, Dir: a.cfg.Dir, HostID: a.cfg.HostID, Binary: a.cfg.Binary, Table: a.cfg.Table, Log: a.log,
+		InnerRegistries: a.cfg.InnerRegistries, ImageMiB: a.cfg.ImageMiB,
 		Registry: func(context.Context) (net.Conn, error) {
 			s := a.conn.streams()
 			if s == nil {
@@ -270,6 +283,9 @@ func (a *Agent) Run(ctx context.Context) error {
 		}
 		if ctx.Err() != nil {
 			break
+		}
+		if removed(err) {
+			return a.leave(ctx)
 		}
 		a.log.Warn("no connection to the control plane; instances run on", "error", err, "again_in_seconds", pause.Seconds())
 		select {

@@ -18,6 +18,7 @@ import (
 
 	"suanli.dev/internal/agent/gpu"
 	"suanli.dev/internal/agent/runtime"
+	"suanli.dev/internal/ident"
 	"suanli.dev/internal/protocol"
 )
 
@@ -775,5 +776,66 @@ func TestAnUnfinishedRecordDoesNotKeepALeaseOnItsHost(t *testing.T) {
 	w.reach("ls-a", 2, protocol.PhaseAbsent)
 	if _, err := os.Stat(filepath.Dir(left)); err == nil {
 		t.Error("the lease's folder is still there")
+	}
+}
+
+func TestAHostThatItsCloudHasRemovedEndsItsInstancesAndItself(t *testing.T) {
+	t.Parallel()
+	for how, refuse := range map[string]func(w *world){
+		"in answer to a report": func(w *world) {
+			w.c.mu.Lock()
+			w.c.refuse = protocol.CodeHostRemoved
+			w.c.mu.Unlock()
+			w.a.poke()
+		},
+		"at connecting": func(w *world) {
+			w.kill()
+			w.connectError = fmt.Errorf("dial: %w", &protocol.StreamError{Code: protocol.CodeHostRemoved, Message: "removed"})
+			w.start()
+		},
+	} {
+		t.Run(how, func(t *testing.T) {
+			t.Parallel()
+			w, sim := simWorld(t)
+			id := ident.New(ident.Lease)
+			w.send(protocol.Command{LeaseID: id, Generation: 1, Want: protocol.WantRunning, Spec: spec()})
+			w.reach(id, 1, protocol.PhaseRunning)
+			refuse(w)
+			select {
+			case <-w.done:
+			case <-time.After(20 * time.Second):
+				t.Fatal("the agent runs on")
+			}
+			if !errors.Is(w.ended, ErrRemoved) {
+				t.Errorf("it ended with %v", w.ended)
+			}
+			if s, err := sim.Inspect(t.Context(), id); err != nil || s.Exists {
+				t.Errorf("the instance is still there: %+v %v", s, err)
+			}
+			if _, err := os.Stat(w.a.leaseDir(id)); err == nil {
+				t.Error("the lease's folder is still there")
+			}
+		})
+	}
+}
+
+func TestACloudThatDoesNotKnowTheHostEndsNothing(t *testing.T) {
+	t.Parallel()
+	w, sim := simWorld(t)
+	id := ident.New(ident.Lease)
+	w.send(protocol.Command{LeaseID: id, Generation: 1, Want: protocol.WantRunning, Spec: spec()})
+	w.reach(id, 1, protocol.PhaseRunning)
+	w.c.mu.Lock()
+	w.c.refuse = "unknown_host"
+	before := len(w.c.seen)
+	w.c.mu.Unlock()
+	w.until("it has been refused twice", func() bool {
+		w.a.poke()
+		w.c.mu.Lock()
+		defer w.c.mu.Unlock()
+		return len(w.c.seen) > before+2
+	})
+	if s, err := sim.Inspect(t.Context(), id); err != nil || !s.Running {
+		t.Errorf("the instance: %+v %v", s, err)
 	}
 }

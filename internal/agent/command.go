@@ -90,9 +90,7 @@ func (a *Agent) Command(c protocol.Command) protocol.CommandResult {
 		// its own start must not be undone by it.
 		l.rec.Want = c.Want
 	}
-	if c.Spec != nil && (newer || l.rec.Spec == nil) {
-		l.rec.Spec = c.Spec
-	}
+	l.rec.takeSpec(c.Spec, newer)
 	l.missing, l.firstSeq = 0, a.seq+1
 	if err := a.save(l); err != nil {
 		l.rec = before

@@ -216,7 +216,7 @@ func TestDockerSelfTestPassesAndProvesEachLimit(t *testing.T) {
 	if !st.Passed {
 		t.Error("the self-test failed")
 	}
-	for _, name := range []string{"disk_quota", "memory_limit", "process_limit", "metadata_address", "private_ranges", "host_address", "neighbour_direct", "neighbour_published", "gpus", "gpu_environment", "firewall_counts", "privileges"} {
+	for _, name := range []string{"disk_quota", "memory_limit", "process_limit", "metadata_address", "private_ranges", "host_address", "neighbour_direct", "neighbour_published", "gpus", "gpu_environment", "firewall_counts", "privileges", "system_calls"} {
 		found := false
 		for _, c := range st.Checks {
 			found = found || c.Name == name && c.Passed
@@ -282,10 +282,10 @@ func TestDockerAgentWithoutItsStateAdoptsByLabels(t *testing.T) {
 }
 
 func TestDockerImagesThatCannotRunSayWhy(t *testing.T) {
-	w := dockerWorld(t, nil)
 	pushed := httptest.NewServer(registry.New(registry.Logger(log.New(io.Discard, "", 0))))
 	defer pushed.Close()
 	host := strings.TrimPrefix(pushed.URL, "http://")
+	w := dockerWorld(t, func(c *Config) { c.InnerRegistries = []runtime.InnerRegistry{{Host: host, HTTP: true}} })
 	push := func(tag, arch string, mib int) string {
 		layer, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) {
 			var buf bytes.Buffer
@@ -345,12 +345,14 @@ func mustConfig(img v1.Image) *v1.ConfigFile {
 }
 
 func TestDockerPullWithoutProgressIsGivenUp(t *testing.T) {
-	w := dockerWorld(t, func(c *Config) { c.PullStall = 2 * time.Second })
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer l.Close()
+	w := dockerWorld(t, func(c *Config) {
+		c.PullStall, c.InnerRegistries = 2*time.Second, []runtime.InnerRegistry{{Host: l.Addr().String(), HTTP: true}}
+	})
 	hold := make(chan struct{})
 	defer close(hold)
 	go func() {

@@ -210,12 +210,24 @@ func (a *Agent) phase(l *lease, p protocol.Phase) {
 	}
 }
 
+// lostTries is how often a lease is looked at, up to 15 s apart, before its secrets
+// are given up: the control plane repeats its command much sooner.
+const lostTries = 20
+
 // bringUp pulls, makes and starts the instance.
 func (a *Agent) bringUp(ctx context.Context, l *lease, state runtime.State) error {
 	a.mu.Lock()
 	rec := l.rec
 	a.mu.Unlock()
-	if rec.Spec == nil {
+	// One that was made already needs no more than to be started.
+	if !rec.complete() && !(rec.Lost && state.Exists) {
+		a.mu.Lock()
+		l.tries++
+		tries := l.tries
+		a.mu.Unlock()
+		if rec.Lost && tries < lostTries {
+			return errors.New("the host was started anew and has forgotten the instance's secrets; the control plane sends them with its next command")
+		}
 		return a.finish(ctx, l, state, "engine", "the agent has no description of the instance; send the command again under a new generation")
 	}
 	spec := *rec.Spec

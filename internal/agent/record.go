@@ -20,6 +20,8 @@ type record struct {
 	Generation int64                  `json:"generation"` // highest seen
 	Want       protocol.Want          `json:"want"`
 	Spec       *protocol.InstanceSpec `json:"spec,omitempty"`
+	Sealed     []byte                 `json:"sealed,omitempty"` // the secrets of Spec, on disk only
+	Lost       bool                   `json:"lost,omitempty"`   // they went with the host's memory
 	Limits     protocol.RunLimits     `json:"limits"`
 	LimitsAt   protocol.Instant       `json:"limits_at"`
 	// StopCode is why the agent itself stops this generation; empty: it does not.
@@ -83,7 +85,11 @@ func removeUnfinished(dir string) error {
 
 // save writes the lease's record. The caller holds a.mu.
 func (a *Agent) save(l *lease) error {
-	b, err := json.Marshal(l.rec)
+	sealed, err := a.vault.seal(l.rec)
+	if err != nil {
+		return err
+	}
+	b, err := json.Marshal(sealed)
 	if err != nil {
 		return err
 	}
@@ -188,6 +194,7 @@ func (a *Agent) load() error {
 			a.log.Error("a lease's state cannot be read; its container decides", "lease", l.id, "error", err)
 			l.rec = record{}
 		}
+		a.vault.open(&l.rec)
 		if l.rec.LeaseID == "" {
 			l.rec = record{LeaseID: l.id, Want: protocol.WantStopped, Phase: protocol.PhaseStopped, Final: true, Code: "engine", Reason: "the agent lost its state of this lease"}
 		}

@@ -46,6 +46,9 @@ func (a *Agent) reportLoop(ctx context.Context, bus Bus) error {
 				beat = time.Duration(reply.NextInSeconds) * time.Second
 			}
 			wait = beat
+			if !reply.Accepted && reply.Code == protocol.CodeHostRemoved {
+				return ErrRemoved
+			}
 			a.takeReply(report, reply)
 		}
 		// A change is reported at once, and several that come together as one.

@@ -237,6 +237,8 @@ func (a *Agent) tryEngine(ctx context.Context, t *trial, engine tester) error {
 func (a *Agent) judgeLook(ctx context.Context, t *trial, mine probe.Result, gpus []protocol.GPU, given []string, neighbour string) {
 	t.check("privileges", mine.Values["NoNewPrivs"] == "1" && mine.Values["Seccomp"] == "2" && withoutCapability(mine.Values["CapBnd"], unix.CAP_NET_RAW, unix.CAP_SYS_ADMIN, unix.CAP_SYS_PTRACE, unix.CAP_SYS_MODULE, unix.CAP_NET_ADMIN, unix.CAP_MKNOD),
 		"no_new_privs %s, seccomp %s, capabilities %s", mine.Values["NoNewPrivs"], mine.Values["Seccomp"], mine.Values["CapBnd"])
+	t.check("system_calls", mine.Probe != "" && mine.Values["socket families"] == "" && mine.Values["io_uring"] == "refused",
+		"socket families open beyond the usual: %s; io_uring: %s", firstOf(mine.Values["socket families"], "none"), firstOf(mine.Values["io_uring"], "open"))
 	other, err := a.probeResults(ctx, neighbour)
 	if err != nil {
 		t.check("gpu_environment", false, "%v", err)

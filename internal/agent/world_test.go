@@ -182,6 +182,9 @@ type world struct {
 	a    *Agent
 	stop context.CancelFunc
 	done chan struct{}
+
+	connectError error // instead of a connection
+	ended        error // what Run returned, once done is closed
 }
 
 func (w *world) start() {
@@ -191,16 +194,25 @@ func (w *world) start() {
 		w.t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
+	w.t.Cleanup(func() {
+		for _, folder := range keyFolders {
+			_ = os.Remove(filepath.Join(folder, keyName(a.cfg.Dir)))
+		}
+	})
 	w.a, w.stop, w.done = a, cancel, make(chan struct{})
 	w.c.streams = make(chan net.Conn, 8)
 	gone := make(chan struct{})
 	streams := w.c.streams
+	failure := w.connectError
 	w.a.cfg.Connect = func(context.Context) (Connection, error) {
+		if failure != nil {
+			return Connection{}, failure
+		}
 		return Connection{Bus: w.c, Streams: w.c, Done: gone, Close: sync.OnceValue(func() error { close(streams); return nil })}, nil
 	}
 	go func() {
 		defer close(w.done)
-		_ = a.Run(ctx)
+		w.ended = a.Run(ctx)
 	}()
 }
 

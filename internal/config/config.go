@@ -36,6 +36,10 @@ type Config struct {
 	Isolation      string // default OCI runtime
 	DirectPorts    string // "ADDRESS:FIRST-LAST"
 	FirewallTable  string // nftables table of the agent
+	// InnerRegistries are image registries that may be inside of a network, separated
+	// by commas.
+	InnerRegistries string
+	ImageCacheGiB   int64 // of a host's disk; 0: a fifth
 
 	Region                string
 	Zone                  string
@@ -156,6 +160,8 @@ func settings() []Setting {
 		text("isolation", "", "OCI runtime for instances, such as runc or runsc; empty: the engine's default.", func(c *Config) *string { return &c.Isolation }),
 		text("direct_ports", "", "ADDRESS:FIRST-LAST: ports of this host that are reachable from outside; empty: none, everything goes through the gateway.", func(c *Config) *string { return &c.DirectPorts }, optional(portRange)),
 		text("firewall_table", "suanli", "nftables table (family inet) with the rules that keep instances apart. Agents that share a network namespace need one each.", func(c *Config) *string { return &c.FirewallTable }, tableName),
+		text("inner_registries", "", "Image registries inside of a network that renters' images may come from, separated by commas: HOST, HOST:PORT, or http://HOST:PORT for one without TLS. Hosts pull from public ones only but for these; both the cloud and its hosts need the setting.", func(c *Config) *string { return &c.InnerRegistries }, registryList),
+		number("image_cache_gib", "0", "What pulled images may take of this host's disk, in GiB, before those that no lease uses are removed, the longest unused first. 0: a fifth of the disk.", 0, 1<<20, func(c *Config) *int64 { return &c.ImageCacheGiB }),
 		text("region", "local", "Region of hosts that join without naming one.", func(c *Config) *string { return &c.Region }, filled),
 		text("zone", "local-1", "Zone of hosts that join without naming one.", func(c *Config) *string { return &c.Zone }, filled),
 		{Key: "currency", Default: "USD", Doc: "Currency of prices: USD or CNY.",
@@ -268,10 +274,16 @@ func (c *Config) check() error {
 	if s := c.IdleStopSeconds; s > 0 && s < 60 {
 		errs = append(errs, note("idle_stop_seconds is %d; want at least 60, or 0 for never", s))
 	}
-	if c.Simulate != "" && !c.AllowSimulated {
-		errs = append(errs, note("simulate is set, and allow_simulated is not: this cloud would refuse its own agent"))
-	}
 	return errors.Join(errs...)
+}
+
+// CheckOwnAgent is what settings must be together where the agent joins the cloud
+// of the same process; elsewhere allow_simulated is another machine's setting.
+func (c *Config) CheckOwnAgent() error {
+	if c.Simulate != "" && !c.AllowSimulated {
+		return note("simulate is set, and allow_simulated is not: this cloud would refuse its own agent; set allow_simulated too, or leave simulate out")
+	}
+	return nil
 }
 
 // Warnings returns what is allowed and rarely meant.
@@ -398,6 +410,30 @@ func tableName(v string) error {
 	}
 	if !ok {
 		return note("want a letter, then letters, digits, - and _, 63 at most")
+	}
+	return nil
+}
+
+// InnerRegistryHosts are the registries of InnerRegistries, each a host with its
+// port if one is given.
+func (c *Config) InnerRegistryHosts() []string {
+	var hosts []string
+	for part := range strings.SplitSeq(c.InnerRegistries, ",") {
+		host := strings.TrimPrefix(strings.TrimPrefix(strings.TrimSpace(part), "http://"), "https://")
+		if host = strings.ToLower(strings.TrimSuffix(host, "/")); host != "" {
+			hosts = append(hosts, host)
+		}
+	}
+	return hosts
+}
+
+// registryList checks registries as inner_registries names them.
+func registryList(v string) error {
+	for part := range strings.SplitSeq(v, ",") {
+		host := strings.TrimPrefix(strings.TrimPrefix(strings.TrimSpace(part), "http://"), "https://")
+		if strings.ContainsAny(strings.TrimSuffix(host, "/"), "/ @") {
+			return note("want HOST, HOST:PORT or http://HOST:PORT, separated by commas")
+		}
 	}
 	return nil
 }

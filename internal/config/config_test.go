@@ -54,7 +54,6 @@ func TestBadConfigurationSaysWhatIsWrongAndWhere(t *testing.T) {
 		{"too many decimals", "egress_price: \"0.0000000001\"\n", "at most 9 decimals"},
 		{"a bare port", "listen: \"7080\"\n", "HOST:PORT"},
 		{"two listeners on one address", "listen: 127.0.0.1:7022\n", "are both"},
-		{"simulated GPUs without leave", "simulate: 8x4090\n", "allow_simulated"},
 		{"half of TLS", "tls_cert: " + os.Args[0] + "\n", "both or neither"},
 		{"a missing file", "tls_key: /nowhere/key.pem\n", "no such file"},
 	} {
@@ -64,6 +63,16 @@ func TestBadConfigurationSaysWhatIsWrongAndWhere(t *testing.T) {
 				t.Fatalf("error %v; want it to say %q", err, c.want)
 			}
 		})
+	}
+}
+
+func TestSimulatingNeedsLeaveOfTheCloudAndNotOfTheHost(t *testing.T) {
+	c, err := Load(write(t, "simulate: 8x4090\n"), noEnv, nil)
+	if err != nil {
+		t.Fatalf("a host that simulates was asked for a setting of its cloud: %v", err)
+	}
+	if err := c.CheckOwnAgent(); err == nil || !strings.Contains(err.Error(), "allow_simulated") {
+		t.Errorf("a cloud with a simulating agent of its own: %v", err)
 	}
 }
 

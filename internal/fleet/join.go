@@ -130,7 +130,7 @@ func (s *Service) Enrol(ctx context.Context, r protocol.EnrolRequest, sign func(
 	}
 	if r.Simulated && !s.cfg.AllowSimulated {
 		return none, fault.New(fault.Forbidden, "simulated_refused",
-			"this host would offer simulated GPUs, which this cloud does not allow; join without --simulate, or start the cloud with simulated hosts allowed")
+			"this host would offer simulated GPUs, which this cloud does not allow; join without --simulate, or ask the cloud's operator to start the cloud with allow_simulated")
 	}
 	fresh := ident.New(ident.Host)
 	var hostID string

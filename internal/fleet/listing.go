@@ -230,6 +230,31 @@ func (s *Service) Remove(ctx context.Context, p account.Principal, hostID string
 	return nil
 }
 
+const removedMessage = "this host was removed from the cloud; to offer it again, remove the agent's state folder and join with a new token"
+
+// Removed reports whether a host was in this cloud and was taken out of it: the
+// token by which it joined is kept. A cloud whose database was lost or put back
+// does not say so of hosts that it has merely never heard of.
+func (s *Service) Removed(ctx context.Context, hostID string) (bool, error) {
+	if s.host(hostID) != nil || hostID == "" {
+		return false, nil
+	}
+	removed := false
+	err := s.cfg.DB.View(ctx, func(ctx context.Context, tx *store.Tx) error {
+		r, err := readHost(ctx, tx, hostID, "")
+		if err != nil || r != nil {
+			return err // it has just joined, by another replica
+		}
+		var joined int64
+		if err := tx.QueryRow(ctx, `SELECT COUNT(*) FROM fleet_join_tokens WHERE host_id = ?`, hostID).Scan(&joined); err != nil {
+			return err
+		}
+		removed = joined > 0
+		return nil
+	})
+	return removed, err
+}
+
 func owns(p account.Principal, r *record) bool { return p.Operator || p.AccountID == r.AccountID }
 
 func noHost(hostID string) error {

@@ -42,6 +42,13 @@ type live struct {
 func (s *Service) Report(ctx context.Context, hostID string, r protocol.Report, receivedAt time.Time) (protocol.ReportReply, error) {
 	h := s.host(hostID)
 	if h == nil {
+		removed, err := s.Removed(ctx, hostID)
+		if err != nil {
+			return protocol.ReportReply{}, fmt.Errorf("report of host %s: %w", hostID, err)
+		}
+		if removed {
+			return protocol.ReportReply{Code: protocol.CodeHostRemoved, Message: removedMessage, NextInSeconds: 60}, nil
+		}
 		return protocol.ReportReply{Code: "unknown_host", Message: "this cloud does not know the host; join again with a new token", NextInSeconds: 60}, nil
 	}
 	h.reporting.Lock()

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"suanli.dev/internal/account"
 	"testing"
 	"time"
 
@@ -286,6 +287,25 @@ func TestLateReportAndUnknownHostAreRefused(t *testing.T) {
 	r, err = c.Service.Report(t.Context(), "ho-nobody", protocol.Report{Session: "first", Seq: 1}, c.now)
 	if err != nil || r.Accepted || r.Code != "unknown_host" {
 		t.Errorf("unknown host: %+v, %v", r, err)
+	}
+}
+
+func TestARemovedHostIsToldAndAnUnknownOneIsNot(t *testing.T) {
+	t.Parallel()
+	c := newCloud(t)
+	host, _ := c.rtx4090s(1)
+	operator := account.Principal{Operator: true}
+	if err := c.Remove(t.Context(), operator, host); err != nil {
+		t.Fatal(err)
+	}
+	r, err := c.Service.Report(t.Context(), host, protocol.Report{Session: "first", Seq: 2}, c.now)
+	if err != nil || r.Accepted || r.Code != protocol.CodeHostRemoved {
+		t.Errorf("a removed host: %+v, %v", r, err)
+	}
+	for id, want := range map[string]bool{host: true, "ho-nobody": false, "": false} {
+		if got, err := c.Removed(t.Context(), id); err != nil || got != want {
+			t.Errorf("%q was removed: %t, %v", id, got, err)
+		}
 	}
 }
 

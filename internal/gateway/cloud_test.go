@@ -14,6 +14,7 @@ import (
 
 	"suanli.dev/internal/agent/tunnel"
 	"suanli.dev/internal/bus"
+	"suanli.dev/internal/fault"
 	"suanli.dev/internal/gateway"
 	"suanli.dev/internal/ident"
 	"suanli.dev/internal/protocol"
@@ -62,7 +63,7 @@ func newCloud(t testing.TB) *cloud {
 			c.mu.Lock()
 			defer c.mu.Unlock()
 			if c.forgotten[hostID] {
-				return errors.New("forgotten")
+				return fault.New(fault.Gone, protocol.CodeHostRemoved, "forgotten")
 			}
 			return nil
 		},

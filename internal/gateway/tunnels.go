@@ -17,6 +17,7 @@ import (
 
 	"github.com/hashicorp/yamux"
 
+	"suanli.dev/internal/fault"
 	"suanli.dev/internal/protocol"
 )
 
@@ -169,6 +170,7 @@ func (t *Tunnels) serveTunnel(ctx context.Context, conn net.Conn, p peer, regist
 	if admit != nil {
 		if err := admit(ctx, p.id); err != nil {
 			t.log.Warn("tunnel: refused a peer", "peer", p.id, "from", conn.RemoteAddr(), "error", err)
+			t.refuse(conn, err)
 			return
 		}
 	}
@@ -212,6 +214,32 @@ func (t *Tunnels) serveTunnel(ctx context.Context, conn net.Conn, p peer, regist
 			defer t.guard("stream of host " + p.id)
 			t.serveStream(ctx, p, stream, registry)
 		})
+	}
+}
+
+// refuse tells a peer why it may not come in, on the first stream that it opens.
+// Only a fault has words for it.
+func (t *Tunnels) refuse(conn net.Conn, why error) {
+	f, ok := fault.As(why)
+	if !ok {
+		return
+	}
+	_ = conn.SetDeadline(time.Now().Add(openTimeout))
+	session, err := yamux.Server(conn, protocol.TunnelConfig(t.log))
+	if err != nil {
+		return
+	}
+	defer session.Close()
+	stop := time.AfterFunc(openTimeout, func() { session.Close() })
+	defer stop.Stop()
+	stream, err := session.AcceptStream()
+	if err != nil {
+		return
+	}
+	_ = stream.SetDeadline(time.Now().Add(openTimeout))
+	if _, err := protocol.ReadHeader(stream); err == nil {
+		_ = protocol.Refuse(stream, &protocol.StreamError{Code: f.Code, Message: f.Message})
+		_, _ = io.Copy(io.Discard, io.LimitReader(stream, 1)) // until the peer has read it and hangs up
 	}
 }
 

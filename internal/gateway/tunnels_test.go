@@ -278,8 +278,10 @@ func TestTunnelRefusesAForeignCertificateAndAForgottenHost(t *testing.T) {
 	c.mu.Unlock()
 	c.tunnels.Disconnect(id.HostID)
 	<-tun.Done()
-	if _, err := tunnel.Dial(t.Context(), tunnel.Config{Identity: id}); err == nil {
-		t.Error("a forgotten host came in")
+	_, err := tunnel.Dial(t.Context(), tunnel.Config{Identity: id})
+	var refused *protocol.StreamError
+	if !errors.As(err, &refused) || refused.Code != protocol.CodeHostRemoved {
+		t.Errorf("a removed host was answered %v", err)
 	}
 }
 

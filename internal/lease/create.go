@@ -85,7 +85,7 @@ func (s *Service) template(r *QuoteRequest) (catalog.Template, error) {
 	if r.Image == "" {
 		return t, invalid("body.image", "missing_image", "name a template or an image to run")
 	}
-	return t, checkImage(r.Image)
+	return t, checkImage(r.Image, s.InnerRegistries)
 }
 
 // Accept turns a quote into a lease: in one transaction the quote is used up,

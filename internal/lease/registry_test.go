@@ -11,8 +11,21 @@ func TestAnImageCannotSendTheEngineToTheHostsOwnServices(t *testing.T) {
 		"localhost.:22/x": true, "db.localhost:5000/x": true, "169.254.169.254/x": true, "10.0.0.5:5000/x": true, "8.8.8.8/x": true,
 		"metadata:80/x": true, "metadata.google.internal/x": true, "printer.local/x": true,
 	} {
-		if err := checkImage(image); (err != nil) != refused {
+		if err := checkImage(image, nil); (err != nil) != refused {
 			t.Errorf("%s: error %v, want one: %t", image, err, refused)
+		}
+	}
+}
+
+func TestAnInnerRegistryThatTheOperatorNamesIsTaken(t *testing.T) {
+	t.Parallel()
+	trusted := []string{"10.0.0.5:5000", "registry.lan"}
+	for image, refused := range map[string]bool{
+		"10.0.0.5:5000/team/train:1": false, "Registry.lan/train:1": false,
+		"10.0.0.5:5001/team/train:1": true, "10.0.0.6:5000/train:1": true, "other.lan/train:1": true,
+	} {
+		if err := checkImage(image, trusted); (err != nil) != refused {
+			t.Errorf("%s: %v", image, err)
 		}
 	}
 }

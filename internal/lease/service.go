@@ -70,10 +70,13 @@ type Config struct {
 	Command func(ctx context.Context, hostID string, c protocol.Command) (protocol.CommandResult, error)
 	// GatewayKeys are authorized_keys lines that instances trust.
 	GatewayKeys []string
-	Tick        time.Duration // of the reconciler; 1 s
-	QuoteValid  time.Duration // how long a quote may be accepted; 15 min
-	DefaultIdle IdleStop      // of leases whose renter and template say nothing
-	Log         *slog.Logger
+	// InnerRegistries are hosts (with port, if not the usual) that images may be
+	// named from although they are inside of a network.
+	InnerRegistries []string
+	Tick            time.Duration // of the reconciler; 1 s
+	QuoteValid      time.Duration // how long a quote may be accepted; 15 min
+	DefaultIdle     IdleStop      // of leases whose renter and template say nothing
+	Log             *slog.Logger
 }
 
 // Service is the lease service.

@@ -14,6 +14,13 @@ const TunnelALPN = "suanli-tunnel/1"
 // They know the cloud by its authority, not by the address they dialled.
 const ControlName = "control.suanli.internal"
 
+// CodeHostRemoved is how a control plane tells an agent, at connecting and in its
+// answers to reports, that its host was removed: it knew the host once and has
+// taken it out, for good. The agent ends what it runs and itself. One that merely
+// does not know the host ("unknown_host") may have lost its database, and ends
+// nothing.
+const CodeHostRemoved = "host_removed"
+
 // CommandSubject is where the control plane sends commands for a host.
 func CommandSubject(hostID string) string { return "host." + hostID + ".command" }
 
@@ -274,7 +281,7 @@ type InstanceStatus struct {
 	Progress   Progress `json:"progress"`
 	// Code and Reason explain failed and stopped: "exited", "oom_killed",
 	// "image_not_found", "image_architecture", "image_too_big", "pull_stalled",
-	// "disk_full", "gpu_missing", "deadline", "idle", "unpaid", "commanded", "engine".
+	// "registry_refused", "image_damaged", "disk_full", "gpu_missing", "deadline", "idle", "unpaid", "commanded", "engine".
 	Code     string `json:"code,omitempty"`
 	Reason   string `json:"reason,omitempty"`
 	ExitCode *int   `json:"exit_code,omitempty"`
@@ -341,7 +348,7 @@ type PastRun struct {
 // ReportReply steers the agent.
 type ReportReply struct {
 	Accepted      bool   `json:"accepted"`
-	Code          string `json:"code,omitempty"` // "duplicate_session": another agent uses this key; "unknown_host"
+	Code          string `json:"code,omitempty"` // "duplicate_session": another agent uses this key; "unknown_host"; CodeHostRemoved
 	Message       string `json:"message,omitempty"`
 	NextInSeconds int    `json:"next_in_seconds"` // until the next heartbeat
 	AckedPast     int64  `json:"acked_past"`      // PastRuns up to this ID may be forgotten

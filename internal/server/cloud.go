@@ -183,8 +183,8 @@ func (c *Cloud) openServices(ctx context.Context, secret []byte) error {
 	}
 	c.Leases, err = lease.New(lease.Config{
 		DB: c.DB, Clock: c.clock, Catalog: cat, Capacity: c.Fleet, Money: c.Billing, Tenants: c.Accounts, Vault: vault, Command: c.command,
-		GatewayKeys: []string{c.Authority.GatewayAuthorizedKey()}, Log: log,
 		DefaultIdle: lease.IdleStop{After: time.Duration(cfg.IdleStopSeconds) * time.Second, GPUPercent: 5, CPUPercent: 5},
+		GatewayKeys: []string{c.Authority.GatewayAuthorizedKey()}, InnerRegistries: c.cfg.InnerRegistryHosts(), Log: log,
 	})
 	if err != nil {
 		return err

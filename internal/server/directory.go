@@ -16,6 +16,7 @@ import (
 	"suanli.dev/internal/gateway"
 	"suanli.dev/internal/ident"
 	"suanli.dev/internal/lease"
+	"suanli.dev/internal/protocol"
 )
 
 // directory tells the gateways who may enter which instance.
@@ -80,6 +81,11 @@ func (c *Cloud) openEdges() {
 		AdmitGateway: c.Fleet.AdmitGateway,
 		Admit: func(ctx context.Context, hostID string) error {
 			if _, ok := c.Fleet.BusKey(ctx, hostID); !ok {
+				if removed, err := c.Fleet.Removed(ctx, hostID); err != nil {
+					return err
+				} else if removed {
+					return fault.New(fault.Gone, protocol.CodeHostRemoved, "host %s was removed from this cloud", hostID)
+				}
 				return fault.New(fault.NotFound, "unknown_host", "host %s is not known here: join again", hostID)
 			}
 			return nil

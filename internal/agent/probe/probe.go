@@ -219,7 +219,33 @@ func look(r *Result) {
 	if b, err := exec.Command("/usr/bin/nvidia-smi", "-L").Output(); err == nil {
 		r.Values["nvidia-smi"] = string(b)
 	}
+	r.Values["socket families"] = strings.Join(families(), ",")
+	if _, _, errno := unix.Syscall(unix.SYS_IO_URING_SETUP, 1, 0, 0); errno == unix.EPERM || errno == unix.ENOSYS {
+		r.Values["io_uring"] = "refused"
+	}
 	r.Open = opened()
+}
+
+// families lists the socket families that can be opened and should not be: by
+// AF_VSOCK a virtual machine talks to its hypervisor and its neighbours, past every
+// firewall, and the others are parts of the kernel that no renter needs.
+func families() []string {
+	var open []string
+	for _, f := range []struct {
+		name         string
+		family, kind int
+	}{
+		{"AF_VSOCK", unix.AF_VSOCK, unix.SOCK_STREAM}, {"AF_ALG", unix.AF_ALG, unix.SOCK_SEQPACKET}, {"AF_KEY", unix.AF_KEY, unix.SOCK_RAW},
+		{"AF_PACKET", unix.AF_PACKET, unix.SOCK_RAW}, {"AF_RDS", unix.AF_RDS, unix.SOCK_SEQPACKET}, {"AF_TIPC", unix.AF_TIPC, unix.SOCK_STREAM},
+		{"AF_XDP", unix.AF_XDP, unix.SOCK_RAW}, {"AF_CAN", unix.AF_CAN, unix.SOCK_RAW}, {"AF_BLUETOOTH", unix.AF_BLUETOOTH, unix.SOCK_STREAM},
+	} {
+		// A kernel without the family refuses, too.
+		if fd, err := unix.Socket(f.family, f.kind|unix.SOCK_CLOEXEC, 0); err == nil {
+			_ = unix.Close(fd)
+			open = append(open, f.name)
+		}
+	}
+	return open
 }
 
 // opened lists the GPUs whose device nodes can be opened, by UUID: a node that is

@@ -42,7 +42,12 @@ type DockerConfig struct {
 	Registry func(ctx context.Context) (net.Conn, error)
 	// Table names the nftables table; agents that share a network namespace differ in it.
 	Table string
-	Log   *slog.Logger
+	// InnerRegistries may be inside of a network; others are refused there.
+	InnerRegistries []InnerRegistry
+	// ImageMiB is how much images that were pulled may take of the host's disk before
+	// those that nothing uses are removed, the longest unused first. 0: a fifth of it.
+	ImageMiB int64
+	Log      *slog.Logger
 }
 
 // Docker drives a Docker or Podman engine.
@@ -59,6 +64,10 @@ type Docker struct {
 	addr     map[string]string // lease → address of its instance, while it runs
 	nets     sync.Mutex        // choosing a free subnet and taking it
 	nameserv []netip.Addr
+	mirrors  []string // of Docker Hub, as the engine is configured
+	images   *images
+	pruning  sync.Mutex
+	fresh    time.Duration // freshFor, but in tests
 }
 
 // The labels that make our containers and networks findable after a crash.
@@ -69,6 +78,16 @@ const (
 	labelGPUs       = "suanli.gpus"
 	labelDisk       = "suanli.disk_mib"
 	labelOpen       = "suanli.open_private" // of a network: its lease may reach private ranges
+)
+
+// An instance's output is kept by the engine, outside of the lease's disk. It is
+// bounded, newest last, and logMiB is set aside for it when a disk is made, so
+// that renters who print without end cannot fill the host. The engine looks at
+// the size after each write: a file may be longer by one line, of 16 KiB at most.
+const (
+	logFileMiB = 20
+	logFiles   = 2
+	logMiB     = logFileMiB*logFiles + 1
 )
 
 // addedCapabilities is what is given back after all are dropped: what package
@@ -95,8 +114,18 @@ func NewDocker(cfg DockerConfig) (*Docker, error) {
 	if cfg.Table == "" {
 		cfg.Table = "suanli"
 	}
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
 	ns := resolvers()
-	d := &Docker{cfg: cfg, api: api, addr: map[string]string{}, nameserv: ns, fw: newFirewall(cfg.Table, pool(), ns)}
+	d := &Docker{cfg: cfg, api: api, addr: map[string]string{}, nameserv: ns, fw: newFirewall(cfg.Table, pool(), ns), fresh: freshFor}
+	// What a pull had fetched when an earlier agent ended is of no use.
+	if err := errors.Join(os.RemoveAll(d.pullsDir()), os.MkdirAll(d.pullsDir(), 0o700)); err != nil {
+		return nil, err
+	}
+	if d.images, err = readImages(filepath.Join(cfg.Dir, "images.json")); err != nil {
+		return nil, err
+	}
 	if t, err := d.savedCounters(); err == nil {
 		for lease := range t {
 			d.fw.open[lease] = false
@@ -134,6 +163,8 @@ func (d *Docker) savedCounters() (map[string]Traffic, error) {
 func (d *Docker) volume(lease string) volume {
 	return volume{dir: filepath.Join(d.cfg.Dir, "leases", lease)}
 }
+
+func (d *Docker) log() *slog.Logger { return d.cfg.Log }
 
 func containerName(lease string) string { return "suanli-" + lease }
 
@@ -180,10 +211,15 @@ func (d *Docker) Info(ctx context.Context) (Info, error) {
 	if err != nil {
 		return Info{}, err
 	}
-	info.DiskMiB = max(0, free-hostReserveMiB) + d.reservedMiB()
+	// What images may still take is not offered: disks would take it for good.
+	info.DiskMiB = max(0, free-hostReserveMiB-max(0, d.imageBudgetMiB()-d.images.totalMiB())) + d.reservedMiB()
+	var mirrors []string
+	if r.Info.RegistryConfig != nil {
+		mirrors = r.Info.RegistryConfig.Mirrors
+	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.info, d.asked, d.overlay, d.root = info, true, overlay, r.Info.DockerRootDir
+	d.info, d.asked, d.overlay, d.root, d.mirrors = info, true, overlay, r.Info.DockerRootDir, mirrors
 	return info, nil
 }
 
@@ -246,7 +282,12 @@ func (d *Docker) Create(ctx context.Context, c Container) error {
 		return err
 	}
 
+	profile, err := d.seccompOption(info.Name)
+	if err != nil {
+		return err
+	}
 	config, hostConfig := d.describe(v, c)
+	hostConfig.SecurityOpt = append(hostConfig.SecurityOpt, profile)
 	r, err := d.api.ContainerCreate(ctx, client.ContainerCreateOptions{
 		Name: containerName(c.LeaseID), Config: config, HostConfig: hostConfig,
 		NetworkingConfig: &network.NetworkingConfig{EndpointsConfig: map[string]*network.EndpointSettings{networkName(c.LeaseID): {}}},
@@ -262,7 +303,10 @@ func (d *Docker) Create(ctx context.Context, c Container) error {
 	if err != nil {
 		return &Error{Code: "engine", Reason: err.Error()}
 	}
-	return v.bind(layer)
+	if err := v.bind(layer); err != nil {
+		return err
+	}
+	return v.noteImage(c.Image.ID)
 }
 
 // layerDir is the engine's folder of a container's writable layer.
@@ -279,7 +323,7 @@ func (d *Docker) writeFiles(v volume, c Container) error {
 	if err != nil {
 		return err
 	}
-	if err := os.WriteFile(filepath.Join(v.dir, "instance.json"), settings, 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(v.settings(), "instance.json"), settings, 0o600); err != nil {
 		return err
 	}
 	// The engine would mount files of its own folder, writable and outside the
@@ -341,7 +385,7 @@ func (d *Docker) describe(v volume, c Container) (*container.Config, *container.
 	memory := c.MemoryMiB << 20
 	no := false
 	h := &container.HostConfig{
-		LogConfig:     container.LogConfig{Type: "json-file", Config: map[string]string{"max-size": "100m", "max-file": "3"}},
+		LogConfig:     container.LogConfig{Type: "json-file", Config: map[string]string{"max-size": strconv.Itoa(logFileMiB) + "m", "max-file": strconv.Itoa(logFiles)}},
 		NetworkMode:   container.NetworkMode(networkName(c.LeaseID)),
 		RestartPolicy: container.RestartPolicy{Name: container.RestartPolicyDisabled},
 		CapDrop:       []string{"ALL"}, CapAdd: addedCapabilities,
@@ -355,7 +399,7 @@ func (d *Docker) describe(v volume, c Container) (*container.Config, *container.
 		},
 		Mounts: []mount.Mount{
 			bind(d.cfg.Binary, protocol.InstanceBinary, true),
-			bind(filepath.Join(v.dir, "instance.json"), protocol.InstanceConfig, true),
+			bind(filepath.Join(v.settings(), "instance.json"), protocol.InstanceConfig, true),
 			bind(v.run(), protocol.InstanceRunDir, false),
 			bind(filepath.Join(v.etc(), "hosts"), "/etc/hosts", false),
 			bind(filepath.Join(v.etc(), "hostname"), "/etc/hostname", false),
@@ -569,6 +613,7 @@ func (d *Docker) Remove(ctx context.Context, lease string) error {
 	if err := v.close(); err != nil {
 		return err
 	}
+	// Earlier agents kept it beside the disk.
 	if err := os.Remove(filepath.Join(v.dir, "instance.json")); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
@@ -583,7 +628,11 @@ func (d *Docker) Erase(ctx context.Context, lease string) error {
 	if err := d.Remove(ctx, lease); err != nil {
 		return err
 	}
-	return d.volume(lease).erase()
+	if err := d.volume(lease).erase(); err != nil {
+		return err
+	}
+	d.makeRoom(ctx, 0) // its image may be one too many now
+	return nil
 }
 
 // Inspect implements Driver.
@@ -778,9 +827,7 @@ func (d *Docker) Traffic(context.Context) (map[string]Traffic, error) {
 		return t, nil
 	}
 	// Somebody flushed the host's rules. Renters must not run on without them.
-	if d.cfg.Log != nil {
-		d.cfg.Log.Warn("firewall rules of instances were missing and are restored", "reason", err)
-	}
+	d.log().Warn("firewall rules of instances were missing and are restored", "reason", err)
 	if err := d.fw.rebuild(nil); err != nil {
 		return nil, err
 	}

@@ -8,21 +8,15 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
-	"net/http"
 	goruntime "runtime"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	cerrdefs "github.com/containerd/errdefs"
 	"github.com/google/go-containerregistry/pkg/name"
-	v1 "github.com/google/go-containerregistry/pkg/v1"
-	"github.com/google/go-containerregistry/pkg/v1/remote"
-	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
-	"github.com/google/go-containerregistry/pkg/v1/tarball"
 	"github.com/moby/moby/api/types/image"
 	"github.com/moby/moby/client"
+	"golang.org/x/sys/unix"
 
 	"suanli.dev/internal/protocol"
 )
@@ -53,163 +47,94 @@ func (d *Docker) Pull(ctx context.Context, r PullRequest) (Image, error) {
 		}
 		return d.fit(ctx, id, r)
 	}
-	_, err := d.api.ImageInspect(ctx, ref)
+	id := ref
+	if known, ok := d.images.find(ref); ok {
+		id = known
+	}
+	_, err := d.api.ImageInspect(ctx, id)
 	switch {
 	case err == nil:
-		return d.fit(ctx, ref, r)
+		d.images.touch(id, ref)
+		return d.fit(ctx, id, r)
 	case cerrdefs.IsInvalidArgument(err):
-		return Image{}, &Error{Code: "image_not_found", Reason: fmt.Sprintf("%q is not an image reference: %v", ref, err)}
+		return Image{}, notAReference(ref)
 	case !cerrdefs.IsNotFound(err):
 		return Image{}, fmt.Errorf("look for the image: %w", err)
 	}
-	if err := d.pullEngine(ctx, r); err != nil {
+	places, trusted, err := d.places(ref)
+	if err != nil {
+		return Image{}, notAReference(ref)
+	}
+	id, err = d.pullFrom(ctx, r, places, func(answer time.Duration, count func(int64)) *line { return newLine(answer, trusted, count) })
+	if err != nil {
 		return Image{}, err
 	}
-	return d.fit(ctx, ref, r)
+	return d.fit(ctx, id, r)
 }
 
-// watchdog cancels a pull that makes no progress. The size of an image and the
-// speed of a line say nothing about how long is too long; silence does.
-type watchdog struct {
-	timer  *time.Timer
-	stall  time.Duration
-	fired  atomic.Bool
-	cancel context.CancelFunc
+func notAReference(ref string) error {
+	return &Error{Code: "image_not_found", Reason: fmt.Sprintf("%q is not an image reference", ref)}
 }
 
-func newWatchdog(ctx context.Context, stall time.Duration) (context.Context, *watchdog) {
-	ctx, cancel := context.WithCancel(ctx)
-	w := &watchdog{stall: stall, cancel: cancel}
-	w.timer = time.AfterFunc(stall, func() { w.fired.Store(true); cancel() })
-	return ctx, w
-}
-
-func (w *watchdog) progress() { w.timer.Reset(w.stall) }
-func (w *watchdog) stop()     { w.timer.Stop(); w.cancel() }
-
-// pullEngine lets the engine pull, and tries again after faults of the line until
-// nothing has moved for the stall time.
-func (d *Docker) pullEngine(ctx context.Context, r PullRequest) error {
-	pullCtx, dog := newWatchdog(ctx, r.Stall)
-	defer dog.stop()
-	var last error
-	for wait := time.Second; ; wait = min(2*wait, 15*time.Second) {
-		last = d.pullOnce(pullCtx, r, dog)
-		if last == nil || CodeOf(last) != "" {
-			return last
-		}
-		select {
-		case <-time.After(wait):
-		case <-pullCtx.Done():
-		}
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
-		if dog.fired.Load() {
-			return &Error{Code: "pull_stalled", Reason: fmt.Sprintf("pulling %s made no progress for %s and was given up: %v", r.Reference, r.Stall, last)}
+// places is where an image may be had, in the order to try, and which hosts may be
+// inside of a network for it: those that who runs the host has named, to the agent
+// or as the engine's mirrors.
+func (d *Docker) places(ref string) (places []name.Reference, trusted []string, err error) {
+	var opts []name.Option
+	for _, in := range d.cfg.InnerRegistries {
+		trusted = append(trusted, in.Host)
+		if first, _, _ := strings.Cut(ref, "/"); in.HTTP && strings.EqualFold(first, in.Host) {
+			opts = append(opts, name.Insecure)
 		}
 	}
-}
-
-func (d *Docker) pullOnce(ctx context.Context, r PullRequest, dog *watchdog) error {
-	resp, err := d.api.ImagePull(ctx, r.Reference, client.ImagePullOptions{})
+	parsed, err := name.ParseReference(ref, opts...)
 	if err != nil {
-		return classifyPull(r.Reference, err.Error(), err)
+		return nil, nil, err
 	}
-	defer resp.Close()
-	layers := newLayers()
-	for m, err := range resp.JSONMessages(ctx) {
-		if err != nil {
-			return classifyPull(r.Reference, err.Error(), err)
+	if parsed.Context().RegistryStr() == name.DefaultRegistry {
+		d.mu.Lock()
+		mirrors := d.mirrors
+		d.mu.Unlock()
+		for _, m := range mirrors {
+			host, plain := strings.CutPrefix(m, "http://")
+			host = strings.Trim(strings.TrimPrefix(host, "https://"), "/")
+			var opts []name.Option
+			if plain {
+				opts = append(opts, name.Insecure)
+			}
+			reg, err := name.NewRegistry(host, opts...)
+			if err != nil {
+				continue
+			}
+			trusted = append(trusted, host)
+			repo := reg.Repo(parsed.Context().RepositoryStr())
+			if _, pinned := parsed.(name.Digest); pinned {
+				places = append(places, repo.Digest(parsed.Identifier()))
+			} else {
+				places = append(places, repo.Tag(parsed.Identifier()))
+			}
 		}
-		if m.Error != nil {
-			return classifyPull(r.Reference, m.Error.Message, m.Error)
-		}
-		var current, total int64
-		if m.Progress != nil {
-			current, total = m.Progress.Current, m.Progress.Total
-		}
-		if !layers.note(m.ID, m.Status, current, total) {
-			continue
-		}
-		dog.progress()
-		p := layers.sum()
-		if r.MaxBytes > 0 && p.Total > r.MaxBytes {
-			return tooBig(r, p.Total)
-		}
-		r.Progress(p)
 	}
-	return nil
-}
-
-// layers follows a pull's messages, layer by layer.
-type layers struct {
-	state map[string]layerState
-}
-
-type layerState struct {
-	status                      string
-	current, downloaded, length int64
-}
-
-func newLayers() *layers { return &layers{state: map[string]layerState{}} }
-
-// note takes in a message and says whether it shows progress. Waiting and
-// retrying are not progress, however often they are announced.
-func (l *layers) note(id, status string, current, total int64) bool {
-	if id == "" || strings.HasPrefix(status, "Retrying") || strings.HasPrefix(status, "Waiting") || strings.HasPrefix(status, "Pulling from") {
-		return false
-	}
-	s := l.state[id]
-	moved := s.status != status || current > s.current
-	s.status, s.current = status, current
-	switch {
-	case strings.HasPrefix(status, "Downloading"):
-		s.downloaded = max(s.downloaded, current)
-		s.length = max(s.length, total)
-	case strings.HasPrefix(status, "Download complete"), strings.HasPrefix(status, "Extracting"), strings.HasPrefix(status, "Pull complete"):
-		s.downloaded = s.length
-	}
-	l.state[id] = s
-	return moved
-}
-
-func (l *layers) sum() protocol.Progress {
-	var p protocol.Progress
-	for _, s := range l.state {
-		p.Bytes += s.downloaded
-		p.Total += s.length
-	}
-	return p
+	return append(places, parsed), trusted, nil
 }
 
 func tooBig(r PullRequest, bytes int64) error {
 	return &Error{Code: "image_too_big", Reason: fmt.Sprintf("the image %s takes at least %d MiB and the lease's disk has %d MiB; rent with a larger disk", r.Reference, bytes>>20, r.MaxBytes>>20)}
 }
 
-func classifyPull(ref, text string, err error) error {
-	lower := strings.ToLower(text)
-	has := func(parts ...string) bool {
-		for _, p := range parts {
-			if strings.Contains(lower, p) {
-				return true
-			}
-		}
-		return false
+func isFull(err error) bool {
+	return errors.Is(err, unix.ENOSPC) || strings.Contains(strings.ToLower(err.Error()), "no space left on device")
+}
+
+// classifyLoad says why the engine did not take an image.
+func classifyLoad(ref string, err error) error {
+	if isFull(err) {
+		return &Error{Code: "disk_full", Reason: fmt.Sprintf("the host's disk filled up while %s was being unpacked", ref)}
 	}
-	switch {
-	case has("no matching manifest", "no match for platform", "does not match the specified platform"):
-		return &Error{Code: "image_architecture", Reason: fmt.Sprintf("the image %s is not built for this host's architecture, linux/%s", ref, goruntime.GOARCH)}
-	case has("manifest unknown", "not found", "repository does not exist", "access denied", "name unknown", "unauthorized", "authentication required"):
-		return &Error{Code: "image_not_found", Reason: fmt.Sprintf("the image %s does not exist or is not public: %s", ref, text)}
-	case has("invalid reference", "invalid repository"):
-		return &Error{Code: "image_not_found", Reason: fmt.Sprintf("%q is not an image reference: %s", ref, text)}
-	case has("no space left on device"):
-		return &Error{Code: "disk_full", Reason: fmt.Sprintf("the host's disk filled up while %s was being pulled", ref)}
-	case has("cannot be mapped to a host id", "failed to register layer"):
+	if text := err.Error(); strings.Contains(text, "cannot be mapped to a host") || strings.Contains(text, "failed to register layer") || strings.Contains(text, "ApplyLayer") {
 		return &Error{Code: "engine", Reason: fmt.Sprintf("the engine cannot unpack the image %s: %s", ref, text)}
 	}
-	return fmt.Errorf("pull %s: %w", ref, err)
+	return fmt.Errorf("load %s into the engine: %w", ref, err)
 }
 
 // fit checks that the image suits the host and the lease, and returns it in the
@@ -235,9 +160,13 @@ func (d *Docker) fit(ctx context.Context, ref string, r PullRequest) (Image, err
 		if img.ID, err = d.withoutVolumes(ctx, in.InspectResponse); err != nil {
 			return Image{}, err
 		}
+		d.images.copied(img.ID, in.ID)
 	}
 	return img, nil
 }
+
+// copyTag begins the tags of images that withoutVolumes makes.
+const copyTag = "suanli-novolumes:"
 
 // withoutVolumes makes an image of the same layers that declares no volumes. The
 // engine would put declared ones outside the lease's disk, without a limit, and
@@ -253,7 +182,7 @@ func (d *Docker) withoutVolumes(ctx context.Context, in image.InspectResponse) (
 	if err != nil {
 		return "", err
 	}
-	tag := "suanli-novolumes:" + strings.TrimPrefix(in.ID, "sha256:")[:24]
+	tag := copyTag + strings.TrimPrefix(in.ID, "sha256:")[:24]
 	names := make([]string, len(in.RootFS.Layers))
 	for i := range names {
 		names[i] = fmt.Sprintf("layer%d.tar", i)
@@ -278,7 +207,7 @@ func (d *Docker) withoutVolumes(ctx context.Context, in image.InspectResponse) (
 	if err := w.Close(); err != nil {
 		return "", err
 	}
-	if err := d.load(ctx, &archive); err != nil {
+	if err := d.load(ctx, &archive, func() {}); err != nil {
 		return "", &Error{Code: "engine", Reason: fmt.Sprintf("the image declares volumes, and this engine cannot take the declaration away: %v", err)}
 	}
 	out, err := d.api.ImageInspect(ctx, tag)
@@ -288,7 +217,9 @@ func (d *Docker) withoutVolumes(ctx context.Context, in image.InspectResponse) (
 	return out.ID, nil
 }
 
-func (d *Docker) load(ctx context.Context, archive io.Reader) error {
+// load hands an archive to the engine; alive is called whenever the engine says
+// something meanwhile.
+func (d *Docker) load(ctx context.Context, archive io.Reader, alive func()) error {
 	resp, err := d.api.ImageLoad(ctx, archive)
 	if err != nil {
 		return fmt.Errorf("load an image: %w", err)
@@ -307,6 +238,7 @@ func (d *Docker) load(ctx context.Context, archive io.Reader) error {
 		if m.Error != "" {
 			return fmt.Errorf("load an image: %s", m.Error)
 		}
+		alive()
 	}
 }
 
@@ -320,100 +252,18 @@ func (d *Docker) pullCloud(ctx context.Context, rest string, r PullRequest) (str
 	if err != nil {
 		return "", &Error{Code: "image_not_found", Reason: fmt.Sprintf("%q is not an image reference: %v", r.Reference, err)}
 	}
-	pullCtx, dog := newWatchdog(ctx, r.Stall)
-	defer dog.stop()
-	var got, total atomic.Int64
-	line := &http.Transport{
-		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return d.cfg.Registry(ctx) },
-		// Each connection is a stream of the tunnel, cheap to open, and must not
-		// outlive the pull.
-		DisableKeepAlives:     true,
-		ResponseHeaderTimeout: r.Stall,
-	}
-	defer line.CloseIdleConnections()
-	counted := countingTransport{inner: line, count: func(n int64) {
-		dog.progress()
-		r.Progress(protocol.Progress{Bytes: min(got.Add(n), max(total.Load(), 1)), Total: total.Load()})
-	}}
-	img, err := remote.Image(ref, remote.WithContext(pullCtx), remote.WithTransport(counted), remote.WithPlatform(v1.Platform{OS: "linux", Architecture: goruntime.GOARCH}))
-	if err != nil {
-		if cached, inspectErr := d.api.ImageInspect(ctx, ref.Name()); inspectErr == nil && !isAnswer(err) {
-			return cached.ID, nil // the line is down and the image is here
+	id, err := d.pullFrom(ctx, r, []name.Reference{ref}, func(answer time.Duration, count func(int64)) *line {
+		return newTunnelLine(answer, d.cfg.Registry, count)
+	})
+	if code := CodeOf(err); code == "pull_stalled" || err != nil && code == "" {
+		if cached, ok := d.images.find(r.Reference); ok {
+			if _, inspectErr := d.api.ImageInspect(ctx, cached); inspectErr == nil {
+				d.images.touch(cached, r.Reference)
+				return cached, nil // the line is down and the image is here
+			}
 		}
-		return "", cloudFault(r, err, dog)
 	}
-	id, err := img.ConfigName()
-	if err != nil {
-		return "", cloudFault(r, err, dog)
-	}
-	if _, err := d.api.ImageInspect(ctx, id.String()); err == nil {
-		return id.String(), nil
-	}
-	manifest, err := img.Manifest()
-	if err != nil {
-		return "", cloudFault(r, err, dog)
-	}
-	size := manifest.Config.Size
-	for _, l := range manifest.Layers {
-		size += l.Size
-	}
-	total.Store(size)
-	got.Store(0)
-	if r.MaxBytes > 0 && size > r.MaxBytes {
-		return "", tooBig(r, size)
-	}
-	pr, pw := io.Pipe()
-	go func() { pw.CloseWithError(tarball.Write(ref, img, pw)) }()
-	err = d.load(pullCtx, pr)
-	pr.CloseWithError(errors.New("the engine stopped reading the image"))
-	if err != nil {
-		return "", cloudFault(r, err, dog)
-	}
-	return id.String(), nil
-}
-
-// isAnswer reports whether the registry itself answered with err.
-func isAnswer(err error) bool {
-	var t *transport.Error
-	return errors.As(err, &t)
-}
-
-func cloudFault(r PullRequest, err error, dog *watchdog) error {
-	if dog.fired.Load() {
-		return &Error{Code: "pull_stalled", Reason: fmt.Sprintf("pulling %s made no progress for %s and was given up: %v", r.Reference, r.Stall, err)}
-	}
-	var t *transport.Error
-	if errors.As(err, &t) && t.StatusCode == http.StatusNotFound {
-		return &Error{Code: "image_not_found", Reason: fmt.Sprintf("the cloud's registry has no image %s", r.Reference)}
-	}
-	return classifyPull(r.Reference, err.Error(), err)
-}
-
-// countingTransport reports the bytes of response bodies as they are read.
-type countingTransport struct {
-	inner http.RoundTripper
-	count func(int64)
-}
-
-func (t countingTransport) RoundTrip(req *http.Request) (*http.Response, error) {
-	resp, err := t.inner.RoundTrip(req)
-	if err == nil {
-		resp.Body = countingBody{resp.Body, t.count}
-	}
-	return resp, err
-}
-
-type countingBody struct {
-	io.ReadCloser
-	count func(int64)
-}
-
-func (b countingBody) Read(p []byte) (int, error) {
-	n, err := b.ReadCloser.Read(p)
-	if n > 0 {
-		b.count(int64(n))
-	}
-	return n, err
+	return id, err
 }
 
 // selfTestImage is an image with nothing in it; the self-test brings its program.

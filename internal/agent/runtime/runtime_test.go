@@ -12,64 +12,45 @@ import (
 	"time"
 )
 
-func TestPullIsGivenUpForSilenceAndNeverForLength(t *testing.T) {
+func TestPullIsGivenUpForBeingTooSlowAndNeverForLength(t *testing.T) {
 	t.Parallel()
+	drips := func(t *testing.T, rate, seconds int64) (given bool) {
+		ctx, p := newPace(t.Context(), 2*time.Minute)
+		defer p.stop()
+		for range seconds {
+			<-time.After(time.Second)
+			p.note(rate)
+		}
+		return ctx.Err() != nil && p.tooSlow()
+	}
 	synctest.Test(t, func(t *testing.T) {
-		ctx, dog := newWatchdog(t.Context(), 2*time.Minute)
-		defer dog.stop()
-		l := newLayers()
-		// Eleven gigabytes at one piece a minute: hours, and still going on.
-		for i := range int64(300) {
-			<-time.After(time.Minute)
-			if l.note("layer", "Downloading", i*1000, 11_320_888_531) {
-				dog.progress()
-			}
+		// 11,320,888,531 bytes in twenty minutes, and the same in a day.
+		if drips(t, 9_434_074, 1200) || drips(t, 140_000, 86_400) {
+			t.Error("a pull that moved was given up")
 		}
-		if ctx.Err() != nil {
-			t.Fatal("a pull that moved was given up")
-		}
-		for range 10 { // announcements without a byte
-			<-time.After(20 * time.Second)
-			if l.note("layer", "Retrying in 5 seconds", 0, 0) || l.note("layer", "Downloading", 299_000, 11_320_888_531) {
-				dog.progress()
-			}
-		}
-		if ctx.Err() == nil || !dog.fired.Load() {
-			t.Error("a pull that stood still for more than three minutes was not given up")
+		if !drips(t, 1000, 300) {
+			t.Error("a pull of a thousand bytes a second holds its GPUs for ever")
 		}
 	})
-}
-
-func TestProgressCountsLayersOnce(t *testing.T) {
-	t.Parallel()
-	l := newLayers()
-	l.note("a", "Downloading", 10, 100)
-	l.note("b", "Downloading", 50, 50)
-	l.note("b", "Extracting", 5, 50)
-	l.note("a", "Downloading", 5, 100) // began again after a fault
-	if p := l.sum(); p.Bytes != 60 || p.Total != 150 {
-		t.Errorf("%+v", p)
-	}
-	l.note("a", "Pull complete", 0, 0)
-	if p := l.sum(); p.Bytes != 150 {
-		t.Errorf("%+v", p)
-	}
-}
-
-func TestPullFaultsCarryTheirCode(t *testing.T) {
-	t.Parallel()
-	for text, code := range map[string]string{
-		"manifest for x:1 not found: manifest unknown: manifest unknown":                                        "image_not_found",
-		"pull access denied for x, repository does not exist or may require 'docker login'":                     "image_not_found",
-		"no matching manifest for linux/amd64 in the manifest list entries":                                     "image_architecture",
-		"write /var/lib/docker/tmp/x: no space left on device":                                                  "disk_full",
-		"failed to register layer: ApplyLayer exit status 1: Container ID 197609 cannot be mapped to a host ID": "engine",
-		"dial tcp 192.0.2.1:443: i/o timeout":                                                                   "",
-	} {
-		if got := CodeOf(classifyPull("x:1", text, errors.New(text))); got != code {
-			t.Errorf("%s: code %q, want %q", text, got, code)
+	synctest.Test(t, func(t *testing.T) {
+		ctx, p := newPace(t.Context(), 2*time.Minute)
+		defer p.stop()
+		begin := time.Now()
+		<-ctx.Done()
+		if d := time.Since(begin); d != firstByteWait {
+			t.Errorf("a registry that never answers was given up after %s", d)
 		}
-	}
+	})
+	synctest.Test(t, func(t *testing.T) {
+		ctx, p := newPace(t.Context(), 2*time.Minute)
+		defer p.stop()
+		p.note(100 << 20) // a good begin does not pay for silence later
+		begin := time.Now()
+		<-ctx.Done()
+		if d := time.Since(begin); d > 4*time.Minute {
+			t.Errorf("silence was given up after %s", d)
+		}
+	})
 }
 
 func TestLeaseNetworksAreDisjointAndInThePool(t *testing.T) {

@@ -37,12 +37,24 @@ type volume struct {
 func (v volume) image() string { return filepath.Join(v.dir, "disk.img") }
 func (v volume) mount() string { return filepath.Join(v.dir, "disk") }
 func (v volume) run() string   { return filepath.Join(v.dir, "run") }
-func (v volume) layer() string { return filepath.Join(v.mount(), "layer") }
-func (v volume) etc() string   { return filepath.Join(v.mount(), "etc") }
+
+// settings is what the instance's init is told, secrets included: in memory only.
+func (v volume) settings() string { return filepath.Join(v.dir, "settings") }
+func (v volume) layer() string    { return filepath.Join(v.mount(), "layer") }
+func (v volume) etc() string      { return filepath.Join(v.mount(), "etc") }
+
+// base is the file that says which image the disk's changes are on top of: a lease
+// that is stopped has no container that would say so.
+func (v volume) base() string { return filepath.Join(v.dir, "image") }
+
+func (v volume) noteImage(id string) error { return os.WriteFile(v.base(), []byte(id), 0o600) }
 
 // runMiB bounds what an instance's init may write of its state, outside the disk
 // so that a full disk does not silence it.
 const runMiB = 4
+
+// settingsMiB is room for a script, an environment and arguments at their largest.
+const settingsMiB = 2
 
 // hostReserveMiB is never given to disks: a host whose root file system is full
 // harms every instance.
@@ -57,8 +69,8 @@ func (v volume) create(sizeMiB int64) error {
 	if err != nil {
 		return err
 	}
-	if free < sizeMiB+hostReserveMiB {
-		return &Error{Code: "disk_full", Reason: fmt.Sprintf("a disk of %d MiB was asked for and the host has %d MiB free, of which %d stay reserved; choose a smaller disk or another host", sizeMiB, free, hostReserveMiB)}
+	if kept := int64(hostReserveMiB + logMiB); free < sizeMiB+kept {
+		return &Error{Code: "disk_full", Reason: fmt.Sprintf("a disk of %d MiB was asked for and the host has %d MiB free, of which %d stay reserved; choose a smaller disk or another host", sizeMiB, free, kept)}
 	}
 	part := v.image() + ".part"
 	f, err := os.OpenFile(part, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
@@ -92,7 +104,7 @@ func (v volume) create(sizeMiB int64) error {
 
 // open mounts the disk and the run folder.
 func (v volume) open() error {
-	for _, d := range []string{v.mount(), v.run()} {
+	for _, d := range []string{v.mount(), v.run(), v.settings()} {
 		if err := os.MkdirAll(d, 0o700); err != nil {
 			return err
 		}
@@ -109,6 +121,17 @@ func (v volume) open() error {
 	if !mounts.at(v.run()) {
 		if err := unix.Mount("tmpfs", v.run(), "tmpfs", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, fmt.Sprintf("size=%dm,nr_inodes=1024,mode=0700", runMiB)); err != nil {
 			return fmt.Errorf("mount a lease's run folder: %w", err)
+		}
+	}
+	if !mounts.at(v.settings()) {
+		flags := uintptr(unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC)
+		options := fmt.Sprintf("size=%dm,nr_inodes=16,mode=0700", settingsMiB)
+		err := unix.Mount("tmpfs", v.settings(), "tmpfs", flags, options+",noswap")
+		if errors.Is(err, unix.EINVAL) { // a kernel before 6.4
+			err = unix.Mount("tmpfs", v.settings(), "tmpfs", flags, options)
+		}
+		if err != nil {
+			return fmt.Errorf("mount a lease's settings: %w", err)
 		}
 	}
 	return os.MkdirAll(v.etc(), 0o755)
@@ -168,7 +191,7 @@ func (v volume) close() error {
 	if err := v.detach(func(mountEntry) bool { return true }); err != nil {
 		return err
 	}
-	return unmountAt(v.run())
+	return errors.Join(unmountAt(v.run()), unmountAt(v.settings()))
 }
 
 // detach unmounts the mounts of the lease's disk that which selects, last first.
@@ -198,12 +221,12 @@ func (v volume) detach(which func(mountEntry) bool) error {
 
 // erase removes the disk. The caller has closed it.
 func (v volume) erase() error {
-	for _, p := range []string{v.image(), v.image() + ".part"} {
+	for _, p := range []string{v.image(), v.image() + ".part", v.base()} {
 		if err := os.Remove(p); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
 	}
-	for _, p := range []string{v.mount(), v.run()} {
+	for _, p := range []string{v.mount(), v.run(), v.settings()} {
 		// Remove, not RemoveAll: should something still be mounted, it must not be emptied.
 		if err := os.Remove(p); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
