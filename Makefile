@@ -22,6 +22,14 @@ TEST_LIMIT   ?= 16m
 # Tests that kill the container engine: they run alone, after all others.
 ENGINE_KILLERS ?= EngineThatIsKilled
 
+# make chaos: how many kills, of which sequence, from which place of it. Without a
+# seed every run is another one.
+KILLS        ?= 200
+SEED         ?= $(shell date +%s)
+FIRST        ?= 0
+# Once, not at each use.
+SEED         := $(SEED)
+
 NAME         ?=
 BENCHFLAGS   ?=
 DEMOFLAGS    ?=
@@ -70,6 +78,13 @@ test: ## Install what tests need, start a database and an engine for them, run a
 ifeq ($(PACKAGES),./...)
 	timeout --kill-after=60s 3m deploy/setup-test.sh $(GO) test -run $(ENGINE_KILLERS) ./internal/agent
 endif
+
+.PHONY: chaos
+chaos: ## Kill parts of a cloud hundreds of times: make chaos KILLS=200 SEED=n
+	@run() { SUANLI_TEST_KILLS=$(KILLS) SUANLI_TEST_SEED=$(SEED) SUANLI_TEST_FIRST_KILL=$(FIRST) deploy/setup-test.sh \
+		$(GO) test -count=1 -v -timeout $$(($(KILLS) * 2 + 5))m -run WhateverIsKilled ./e2e; }; \
+	echo "seed $(SEED), $(KILLS) kills from place $(FIRST)"; \
+	run || { echo "seed $(SEED) failed; once more, to see whether it fails again"; run; exit 1; }
 
 .PHONY: bench
 bench: build ## Run all benchmarks, or one: make bench NAME=x
