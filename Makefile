@@ -22,6 +22,9 @@ TEST_LIMIT   ?= 16m
 # Tests that kill the container engine: they run alone, after all others.
 ENGINE_KILLERS ?= EngineThatIsKilled
 
+# Where make test-engines finds gVisor's runsc, or puts it.
+RUNSC        ?= .cache/runsc
+
 # make chaos: how many kills, of which sequence, from which place of it. Without a
 # seed every run is another one.
 KILLS        ?= 200
@@ -85,6 +88,15 @@ chaos: ## Kill parts of a cloud hundreds of times: make chaos KILLS=200 SEED=n
 		$(GO) test -count=1 -v -timeout $$(($(KILLS) * 2 + 5))m -run WhateverIsKilled ./e2e; }; \
 	echo "seed $(SEED), $(KILLS) kills from place $(FIRST)"; \
 	run || { echo "seed $(SEED) failed; once more, to see whether it fails again"; run; exit 1; }
+
+.PHONY: test-engines
+test-engines: $(RUNSC) ## Test hosts with Podman and with gVisor, which are installed or built for it
+	SUANLI_TEST_PACKAGES="podman runc" SUANLI_TEST_RUNSC=$(abspath $(RUNSC)) deploy/setup-test.sh \
+		$(GO) test -count=1 -v -timeout $(TEST_TIMEOUT) -run 'Podman|GVisor' ./e2e
+
+# gVisor comes as Go source through the module proxy; five minutes of a processor.
+$(RUNSC): deploy/build-runsc.sh
+	GO=$(GO) deploy/build-runsc.sh $@
 
 .PHONY: bench
 bench: build ## Run all benchmarks, or one: make bench NAME=x

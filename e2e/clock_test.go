@@ -160,6 +160,9 @@ func TestAWrongClockOfAHostChangesNoBill(t *testing.T) {
 		if err != nil {
 			t.Fatalf("a host whose clock is wrong by %v: %v", by, err)
 		}
+		if skew := time.Duration(hostOf(t, c, h.id).ClockSkewMs) * time.Millisecond; (skew - by).Abs() > 30*time.Second {
+			t.Fatalf("the cloud sees a skew of %v", skew)
+		}
 		where := oneGPU + fmt.Sprintf(` and host_id = "%s"`, h.id)
 		name := fmt.Sprintf("wrong-by-%d", int(by/time.Minute)+10)
 		before := time.Now()

@@ -359,14 +359,23 @@ func (w *crashWorld) holds(name string, took time.Duration) error {
 // engine is a container engine of the test's own.
 type engine struct {
 	dir, address string
+	flags        []string
 	p            *process
 }
 
 func newEngine(t *testing.T) (*engine, error) {
+	e := ownEngine(t)
+	return e, e.start()
+}
+
+// ownEngine is an engine that is yet to be started; all that it leaves goes with
+// the test.
+func ownEngine(t *testing.T) *engine {
+	t.Helper()
 	// Short, since sockets are in it and their paths may have 107 characters.
 	dir, err := os.MkdirTemp("", "e2edk-")
 	if err != nil {
-		return nil, err
+		t.Fatal(err)
 	}
 	e := &engine{dir: dir, address: "unix://" + filepath.Join(dir, "engine.sock")}
 	t.Cleanup(func() {
@@ -382,7 +391,7 @@ func newEngine(t *testing.T) (*engine, error) {
 		}
 		_ = os.RemoveAll(dir)
 	})
-	return e, e.start()
+	return e
 }
 
 func (e *engine) start() (err error) {
@@ -395,13 +404,17 @@ func (e *engine) start() (err error) {
 	for _, stale := range []string{"engine.pid", "exec/containerd/containerd.pid"} {
 		_ = os.Remove(filepath.Join(e.dir, stale))
 	}
-	e.p, err = startProgram(filepath.Join(e.dir, "engine.log"), path, "--data-root", filepath.Join(e.dir, "data"), "--exec-root", filepath.Join(e.dir, "exec"),
+	e.p, err = startProgram(filepath.Join(e.dir, "engine.log"), path, append([]string{"--data-root", filepath.Join(e.dir, "data"), "--exec-root", filepath.Join(e.dir, "exec"),
 		"--pidfile", filepath.Join(e.dir, "engine.pid"), "--host", e.address, "--bridge", "none",
 		// At its start it would remove the rules of another engine in this namespace.
-		"--iptables=false", "--ip6tables=false")
+		"--iptables=false", "--ip6tables=false"}, e.flags...)...)
 	if err != nil {
 		return err
 	}
+	return e.answers()
+}
+
+func (e *engine) answers() error {
 	return within(30*time.Second, func() error {
 		select {
 		case <-e.p.done:
@@ -413,13 +426,13 @@ func (e *engine) start() (err error) {
 	})
 }
 
-// killHelpers ends what an engine leaves when it is killed: containerd and the
-// shims of its containers, known by the folder in their command lines.
+// killHelpers ends what an engine leaves when it is killed: containerd, the shims
+// and monitors of its containers, known by the folder in their command lines.
 func (e *engine) killHelpers() {
 	lines, _ := filepath.Glob("/proc/[0-9]*/cmdline")
 	for _, f := range lines {
 		b, err := os.ReadFile(f)
-		if pid, perr := strconv.Atoi(filepath.Base(filepath.Dir(f))); err == nil && perr == nil && strings.Contains(string(b), e.dir+"/exec") {
+		if pid, perr := strconv.Atoi(filepath.Base(filepath.Dir(f))); err == nil && perr == nil && strings.Contains(string(b), e.dir+"/") {
 			_ = syscall.Kill(pid, syscall.SIGKILL)
 		}
 	}
