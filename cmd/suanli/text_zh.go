@@ -93,6 +93,7 @@ var zhTexts = map[string]string{
 	"USED":               "实际用量",
 	"USER":               "用户",
 	"VALUE":              "值",
+	"VARIABLE":           "变量",
 	"WHAT IT DOES":       "作用",
 	"WHAT IT IS":         "说明",
 	"WHAT WAS FOUND":     "检查情况",
