@@ -24,6 +24,8 @@ ENGINE_KILLERS ?= EngineThatIsKilled
 
 # Where make test-engines finds gVisor's runsc, or puts it.
 RUNSC        ?= .cache/runsc
+# Where make test-jupyter finds a root file system with JupyterLab, or puts it.
+JUPYTER      ?= .cache/jupyter.tar
 
 # make chaos: how many kills, of which sequence, from which place of it. Without a
 # seed every run is another one.
@@ -93,6 +95,16 @@ chaos: ## Kill parts of a cloud hundreds of times: make chaos KILLS=200 SEED=n
 test-engines: $(RUNSC) ## Test hosts with Podman and with gVisor, which are installed or built for it
 	SUANLI_TEST_PACKAGES="podman runc" SUANLI_TEST_RUNSC=$(abspath $(RUNSC)) deploy/setup-test.sh \
 		$(GO) test -count=1 -v -timeout $(TEST_TIMEOUT) -run 'Podman|GVisor' ./e2e
+
+.PHONY: test-jupyter
+test-jupyter: $(JUPYTER) ## Test JupyterLab through the gateway, in an image that is built for it
+	SUANLI_TEST_JUPYTER=$(abspath $(JUPYTER)) deploy/setup-test.sh \
+		$(GO) test -count=1 -v -timeout $(TEST_TIMEOUT) -run JupyterLab ./e2e
+
+# Needs root, mmdebstrap and a Python package index; a minute or three.
+$(JUPYTER): deploy/jupyter-image/build.sh deploy/jupyter-image/install.sh
+	mkdir -p $(dir $@)
+	deploy/jupyter-image/build.sh $@
 
 # gVisor comes as Go source through the module proxy; five minutes of a processor.
 $(RUNSC): deploy/build-runsc.sh
