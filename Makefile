@@ -93,7 +93,7 @@ chaos: ## Kill parts of a cloud hundreds of times: make chaos KILLS=200 SEED=n
 
 .PHONY: test-engines
 test-engines: $(RUNSC) ## Test hosts with Podman and with gVisor, which are installed or built for it
-	SUANLI_TEST_PACKAGES="podman runc" SUANLI_TEST_RUNSC=$(abspath $(RUNSC)) deploy/setup-test.sh \
+	SUANLI_TEST_PACKAGES="podman runc" SUANLI_TEST_PODMAN=podman SUANLI_TEST_RUNSC=$(abspath $(RUNSC)) deploy/setup-test.sh \
 		$(GO) test -count=1 -v -timeout $(TEST_TIMEOUT) -run 'Podman|GVisor' ./e2e
 
 .PHONY: test-jupyter

@@ -17,9 +17,13 @@ import (
 // networks and settings of its own.
 func startPodman(t *testing.T) *engine {
 	t.Helper()
-	path, err := exec.LookPath("podman")
+	name := os.Getenv("SUANLI_TEST_PODMAN")
+	if name == "" {
+		t.Skip("SUANLI_TEST_PODMAN does not name a podman; make test-engines does")
+	}
+	path, err := exec.LookPath(name)
 	if err != nil {
-		t.Skip("podman is not installed; make test-engines installs it")
+		t.Skipf("podman is not installed: %v", err)
 	}
 	e := ownEngine(t)
 	for name, text := range map[string]string{
@@ -55,10 +59,7 @@ func gVisor(t *testing.T) string {
 	t.Helper()
 	path := os.Getenv("SUANLI_TEST_RUNSC")
 	if path == "" {
-		var err error
-		if path, err = exec.LookPath("runsc"); err != nil {
-			t.Skip("runsc is neither installed nor named by SUANLI_TEST_RUNSC; make test-engines builds it")
-		}
+		t.Skip("SUANLI_TEST_RUNSC does not name gVisor's runsc; make test-engines builds it and does")
 	}
 	path, err := filepath.Abs(path)
 	if err != nil {

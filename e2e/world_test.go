@@ -98,7 +98,6 @@ type cloud struct {
 	dir              string
 	api, agents, ssh string // addresses
 	engine           string
-	simulated        bool
 	server           *process
 	hosts            []*host
 	operator         *user
