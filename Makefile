@@ -22,6 +22,19 @@ TEST_LIMIT   ?= 16m
 # Tests that kill the container engine: they run alone, after all others.
 ENGINE_KILLERS ?= EngineThatIsKilled
 
+# Where make test-engines finds gVisor's runsc, or puts it.
+RUNSC        ?= .cache/runsc
+# Where make test-jupyter finds a root file system with JupyterLab, or puts it.
+JUPYTER      ?= .cache/jupyter.tar
+
+# make chaos: how many kills, of which sequence, from which place of it. Without a
+# seed every run is another one.
+KILLS        ?= 200
+SEED         ?= $(shell date +%s)
+FIRST        ?= 0
+# Once, not at each use.
+SEED         := $(SEED)
+
 NAME         ?=
 BENCHFLAGS   ?=
 DEMOFLAGS    ?=
@@ -70,6 +83,32 @@ test: ## Install what tests need, start a database and an engine for them, run a
 ifeq ($(PACKAGES),./...)
 	timeout --kill-after=60s 3m deploy/setup-test.sh $(GO) test -run $(ENGINE_KILLERS) ./internal/agent
 endif
+
+.PHONY: chaos
+chaos: ## Kill parts of a cloud hundreds of times: make chaos KILLS=200 SEED=n
+	@run() { SUANLI_TEST_KILLS=$(KILLS) SUANLI_TEST_SEED=$(SEED) SUANLI_TEST_FIRST_KILL=$(FIRST) deploy/setup-test.sh \
+		$(GO) test -count=1 -v -timeout $$(($(KILLS) * 2 + 5))m -run WhateverIsKilled ./e2e; }; \
+	echo "seed $(SEED), $(KILLS) kills from place $(FIRST)"; \
+	run || { echo "seed $(SEED) failed; once more, to see whether it fails again"; run; exit 1; }
+
+.PHONY: test-engines
+test-engines: $(RUNSC) ## Test hosts with Podman and with gVisor, which are installed or built for it
+	SUANLI_TEST_PACKAGES="podman runc" SUANLI_TEST_PODMAN=podman SUANLI_TEST_RUNSC=$(abspath $(RUNSC)) deploy/setup-test.sh \
+		$(GO) test -count=1 -v -timeout $(TEST_TIMEOUT) -run 'Podman|GVisor' ./e2e
+
+.PHONY: test-jupyter
+test-jupyter: $(JUPYTER) ## Test JupyterLab through the gateway, in an image that is built for it
+	SUANLI_TEST_JUPYTER=$(abspath $(JUPYTER)) deploy/setup-test.sh \
+		$(GO) test -count=1 -v -timeout $(TEST_TIMEOUT) -run JupyterLab ./e2e
+
+# Needs root, mmdebstrap and a Python package index; a minute or three.
+$(JUPYTER): deploy/jupyter-image/build.sh deploy/jupyter-image/install.sh
+	mkdir -p $(dir $@)
+	deploy/jupyter-image/build.sh $@
+
+# gVisor comes as Go source through the module proxy; five minutes of a processor.
+$(RUNSC): deploy/build-runsc.sh
+	GO=$(GO) deploy/build-runsc.sh $@
 
 .PHONY: bench
 bench: build ## Run all benchmarks, or one: make bench NAME=x

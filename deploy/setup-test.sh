@@ -12,7 +12,8 @@
 #   SUANLI_TEST_ENGINE_RESTART  program that kills that engine and starts it
 #                         again; set for a private engine only
 #
-# Either may be set beforehand, and is then used as it is; an engine that runs
+# SUANLI_TEST_PACKAGES names packages to install for further tests. Either of the
+# first two may be set beforehand, and is then used as it is; an engine that runs
 # already is used, too. Where something cannot be had, this says so, and the
 # tests that need it skip.
 set -euo pipefail
@@ -85,6 +86,10 @@ want mmdebstrap mmdebstrap
 if [ -z "${SUANLI_TEST_DOCKER:-}" ] && ! running_engine >/dev/null; then
 	want docker.io dockerd
 fi
+# What some tests need beyond that: names of packages, which are programs, too.
+for package in ${SUANLI_TEST_PACKAGES:-}; do
+	want "$package" "$package"
+done
 install_wanted || say "going on with what there is"
 
 if [ -z "${SUANLI_TEST_POSTGRES:-}" ]; then

@@ -21,50 +21,78 @@ import (
 // The steps of a rental at which plugs are pulled.
 var rentalSteps = []string{"accept", "provision", "run", "stop", "start", "end"}
 
-// crashes is how many times something is killed; every step meets every victim
-// about once.
-const crashes = 12
-
-// crashSeed makes a failed run repeatable; SUANLI_TEST_SEED asks for another run.
-func crashSeed(t *testing.T) uint64 {
-	if v := os.Getenv("SUANLI_TEST_SEED"); v != "" {
-		n, err := strconv.ParseUint(v, 10, 64)
-		if err != nil {
-			t.Fatalf("SUANLI_TEST_SEED: %v", err)
-		}
-		return n
+// fromEnvironment reads a number that asks for another run than the usual one.
+func fromEnvironment(t *testing.T, name string, usual uint64) uint64 {
+	t.Helper()
+	v := os.Getenv(name)
+	if v == "" {
+		return usual
 	}
-	return 20250101
+	n, err := strconv.ParseUint(v, 10, 32)
+	if err != nil {
+		t.Fatalf("%s: %v", name, err)
+	}
+	return n
 }
 
+// plug is what is pulled, when.
+type plug struct {
+	victim, step string
+	delay, dark  time.Duration // from the step to the kill, and from there to the start
+}
+
+// plugs is the endless sequence of a seed: in each round, every victim meets every
+// step once. What is pulled at a place depends on nothing but the seed and the
+// place, so that a failure can be repeated without what came before it.
+func plugs(seed uint64, victims []string, place int) plug {
+	round, within := place/(len(victims)*len(rentalSteps)), place%(len(victims)*len(rentalSteps))
+	var all []plug
+	for _, v := range victims {
+		for _, s := range rentalSteps {
+			all = append(all, plug{victim: v, step: s})
+		}
+	}
+	r := rand.New(rand.NewPCG(seed, uint64(round)))
+	r.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
+	p := all[within]
+	r = rand.New(rand.NewPCG(seed, 1<<32+uint64(place)))
+	p.delay, p.dark = time.Duration(r.IntN(600))*time.Millisecond, time.Duration(r.IntN(1500))*time.Millisecond
+	return p
+}
+
+// A few kills in make test, hundreds in make chaos: SUANLI_TEST_KILLS of them, from
+// place SUANLI_TEST_FIRST_KILL of the sequence of SUANLI_TEST_SEED.
 func TestWhateverIsKilledAtWhicheverStepEverythingAddsUp(t *testing.T) {
 	t.Parallel()
 	need(t)
+	seed := fromEnvironment(t, "SUANLI_TEST_SEED", 20250101)
+	kills := int(fromEnvironment(t, "SUANLI_TEST_KILLS", 15))
+	first := int(fromEnvironment(t, "SUANLI_TEST_FIRST_KILL", 0))
 	w := newCrashWorld(t)
-	r := rand.New(rand.NewPCG(crashSeed(t), 0))
-	type plug struct{ victim, step string }
-	var plan []plug
-	for _, v := range w.victims() {
-		for _, s := range rentalSteps {
-			plan = append(plan, plug{v, s})
+	for i := first; i < first+kills; i++ {
+		if (i-first)%50 == 0 {
+			// An account's list of leases is one page.
+			w.u, w.spent = newTenant(t, w.c, fmt.Sprintf("unlucky-%d", i), "100"), 0
 		}
-	}
-	r.Shuffle(len(plan), func(i, j int) { plan[i], plan[j] = plan[j], plan[i] })
-	for i, p := range plan[:min(crashes, len(plan))] {
-		delay, dark := time.Duration(r.IntN(600))*time.Millisecond, time.Duration(r.IntN(1500))*time.Millisecond
+		p := plugs(seed, w.victims(), i)
 		begin := time.Now()
 		name := fmt.Sprintf("crash-%d", i)
 		reached := make(chan struct{})
 		killed := make(chan error, 1)
 		go func() {
 			<-reached
-			killed <- w.crash(p.victim, delay, dark)
+			killed <- w.crash(p)
 		}()
 		err := w.rental(name, func(step string) {
 			if step == p.step {
 				close(reached)
 			}
 		})
+		select {
+		case <-reached:
+		default:
+			close(reached) // the rental broke before that step
+		}
 		if kerr := <-killed; kerr != nil {
 			t.Fatalf("%s: restart the %s: %v", name, p.victim, kerr)
 		}
@@ -72,10 +100,12 @@ func TestWhateverIsKilledAtWhicheverStepEverythingAddsUp(t *testing.T) {
 			err = w.holds(name, time.Since(begin))
 		}
 		if err != nil {
-			t.Fatalf("%s: the %s was killed %v after step %s and started %v later: %v", name, p.victim, delay, p.step, dark, err)
+			t.Fatalf("%s: the %s was killed %v after step %s and started %v later: %v\nto repeat it: make chaos SEED=%d FIRST=%d KILLS=1, or all of it: make chaos SEED=%d FIRST=%d KILLS=%d",
+				name, p.victim, p.delay, p.step, p.dark, err, seed, i, seed, first, i-first+1)
 		}
-		t.Logf("%s: killed the %s %v after step %s, back %v later: converged after %v", name, p.victim, delay, p.step, dark, time.Since(begin).Round(100*time.Millisecond))
+		t.Logf("%s: killed the %s %v after step %s, back %v later: converged after %v", name, p.victim, p.delay, p.step, p.dark, time.Since(begin).Round(100*time.Millisecond))
 	}
+	t.Logf("%d kills from place %d of seed %d", kills, first, seed)
 }
 
 // crashWorld is a cloud whose every part can be killed, its engine too.
@@ -116,35 +146,50 @@ func newCrashWorld(t *testing.T) *crashWorld {
 	if err := c.push("box:1", boxImage()); err != nil {
 		t.Fatal(err)
 	}
-	w.u = newTenant(t, c, "unlucky", "100")
 	return w
 }
 
+// victims are the processes, a host that loses power, and a site that does.
 func (w *crashWorld) victims() []string {
-	v := []string{"server", "agent"}
+	v := []string{"server", "agent", "site"}
 	if w.engine != nil {
-		v = append(v, "engine")
+		v = append(v, "engine", "host")
 	}
 	return v
 }
 
 // crash kills a part without warning and starts it again after a while.
-func (w *crashWorld) crash(victim string, delay, dark time.Duration) error {
-	<-time.After(delay)
-	switch victim {
-	case "server":
-		w.c.server.kill()
-		<-time.After(dark)
-		return w.c.startServer()
-	case "agent":
-		w.c.hosts[0].p.kill()
-		<-time.After(dark)
-		return w.c.hosts[0].start()
-	default:
-		w.engine.p.kill()
-		<-time.After(dark)
-		return w.engine.start()
+func (w *crashWorld) crash(p plug) error {
+	<-time.After(p.delay)
+	host := w.c.hosts[0]
+	killed := map[string]bool{p.victim: true}
+	switch p.victim {
+	case "host":
+		killed["agent"], killed["engine"] = true, true
+	case "site":
+		killed["server"], killed["agent"], killed["engine"] = true, true, w.engine != nil
 	}
+	if killed["server"] {
+		w.c.server.kill()
+	}
+	if killed["agent"] {
+		host.p.kill()
+	}
+	if killed["engine"] {
+		w.engine.p.kill()
+	}
+	<-time.After(p.dark)
+	var errs []error
+	if killed["engine"] {
+		errs = append(errs, w.engine.start())
+	}
+	if killed["agent"] {
+		errs = append(errs, host.start())
+	}
+	if killed["server"] {
+		errs = append(errs, w.c.startServer())
+	}
+	return errors.Join(errs...)
 }
 
 // rental goes through a whole rental like a patient renter: what fails is asked
@@ -314,14 +359,23 @@ func (w *crashWorld) holds(name string, took time.Duration) error {
 // engine is a container engine of the test's own.
 type engine struct {
 	dir, address string
+	flags        []string
 	p            *process
 }
 
 func newEngine(t *testing.T) (*engine, error) {
+	e := ownEngine(t)
+	return e, e.start()
+}
+
+// ownEngine is an engine that is yet to be started; all that it leaves goes with
+// the test.
+func ownEngine(t *testing.T) *engine {
+	t.Helper()
 	// Short, since sockets are in it and their paths may have 107 characters.
 	dir, err := os.MkdirTemp("", "e2edk-")
 	if err != nil {
-		return nil, err
+		t.Fatal(err)
 	}
 	e := &engine{dir: dir, address: "unix://" + filepath.Join(dir, "engine.sock")}
 	t.Cleanup(func() {
@@ -337,7 +391,7 @@ func newEngine(t *testing.T) (*engine, error) {
 		}
 		_ = os.RemoveAll(dir)
 	})
-	return e, e.start()
+	return e
 }
 
 func (e *engine) start() (err error) {
@@ -350,13 +404,17 @@ func (e *engine) start() (err error) {
 	for _, stale := range []string{"engine.pid", "exec/containerd/containerd.pid"} {
 		_ = os.Remove(filepath.Join(e.dir, stale))
 	}
-	e.p, err = startProgram(filepath.Join(e.dir, "engine.log"), path, "--data-root", filepath.Join(e.dir, "data"), "--exec-root", filepath.Join(e.dir, "exec"),
+	e.p, err = startProgram(filepath.Join(e.dir, "engine.log"), path, append([]string{"--data-root", filepath.Join(e.dir, "data"), "--exec-root", filepath.Join(e.dir, "exec"),
 		"--pidfile", filepath.Join(e.dir, "engine.pid"), "--host", e.address, "--bridge", "none",
 		// At its start it would remove the rules of another engine in this namespace.
-		"--iptables=false", "--ip6tables=false")
+		"--iptables=false", "--ip6tables=false"}, e.flags...)...)
 	if err != nil {
 		return err
 	}
+	return e.answers()
+}
+
+func (e *engine) answers() error {
 	return within(30*time.Second, func() error {
 		select {
 		case <-e.p.done:
@@ -368,13 +426,13 @@ func (e *engine) start() (err error) {
 	})
 }
 
-// killHelpers ends what an engine leaves when it is killed: containerd and the
-// shims of its containers, known by the folder in their command lines.
+// killHelpers ends what an engine leaves when it is killed: containerd, the shims
+// and monitors of its containers, known by the folder in their command lines.
 func (e *engine) killHelpers() {
 	lines, _ := filepath.Glob("/proc/[0-9]*/cmdline")
 	for _, f := range lines {
 		b, err := os.ReadFile(f)
-		if pid, perr := strconv.Atoi(filepath.Base(filepath.Dir(f))); err == nil && perr == nil && strings.Contains(string(b), e.dir+"/exec") {
+		if pid, perr := strconv.Atoi(filepath.Base(filepath.Dir(f))); err == nil && perr == nil && strings.Contains(string(b), e.dir+"/") {
 			_ = syscall.Kill(pid, syscall.SIGKILL)
 		}
 	}

@@ -3,7 +3,6 @@ package e2e
 import (
 	"bufio"
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"math/big"
@@ -516,13 +515,4 @@ func TestEverythingSimulatedSaysSo(t *testing.T) {
 	if out := u.must(t, "bill", l.ID, "--json"); !strings.Contains(out, `"simulated": true`) {
 		t.Errorf("the final bill does not say so: %s", out)
 	}
-}
-
-func decode[T any](t *testing.T, text string) T {
-	t.Helper()
-	var v T
-	if err := json.Unmarshal([]byte(text), &v); err != nil {
-		t.Fatalf("%v\n%s", err, firstBytes(text))
-	}
-	return v
 }

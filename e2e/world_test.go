@@ -98,7 +98,6 @@ type cloud struct {
 	dir              string
 	api, agents, ssh string // addresses
 	engine           string
-	simulated        bool
 	server           *process
 	hosts            []*host
 	operator         *user
@@ -134,6 +133,17 @@ func start(log string, args ...string) (*process, error) {
 }
 
 func startProgram(log, exe string, args ...string) (*process, error) {
+	// A test that is killed takes its programs along.
+	p, err := launch(log, exe, args, &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL})
+	if err != nil {
+		return nil, err
+	}
+	p.wait()
+	return p, nil
+}
+
+// launch starts a program; wait has to follow.
+func launch(log, exe string, args []string, attr *syscall.SysProcAttr) (*process, error) {
 	f, err := os.OpenFile(log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return nil, err
@@ -141,17 +151,19 @@ func startProgram(log, exe string, args ...string) (*process, error) {
 	defer f.Close()
 	cmd := exec.Command(exe, args...)
 	cmd.Stdout, cmd.Stderr = f, f
-	// A test that is killed takes its programs along.
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	cmd.SysProcAttr = attr
 	cmd.Env = slices.DeleteFunc(os.Environ(), func(v string) bool {
 		return strings.HasPrefix(v, "SUANLI_") || strings.HasPrefix(v, "DOCKER_")
 	})
 	if err := cmd.Start(); err != nil {
 		return nil, err
 	}
-	p := &process{cmd: cmd, log: log, done: make(chan struct{})}
-	go func() { _ = cmd.Wait(); close(p.done) }()
-	return p, nil
+	return &process{cmd: cmd, log: log, done: make(chan struct{})}, nil
+}
+
+// wait notices the program's end, in the background.
+func (p *process) wait() {
+	go func() { _ = p.cmd.Wait(); close(p.done) }()
 }
 
 // end sends a signal and waits until the process is gone.
@@ -246,7 +258,29 @@ func (c *cloud) join(machine string, flags ...string) (*host, error) {
 	return h, h.listed()
 }
 
+// joinWrong is join of a host whose wall clock is wrong by so much.
+func (c *cloud) joinWrong(machine string, by time.Duration) (*host, error) {
+	h, token, err := c.newHost(machine)
+	if err != nil {
+		return nil, err
+	}
+	if h.p, err = startWrong(h.log(), by, h.joining(token)...); err != nil {
+		return nil, err
+	}
+	return h, h.listed()
+}
+
 func (c *cloud) beginJoin(machine string, flags ...string) (*host, error) {
+	h, token, err := c.newHost(machine, flags...)
+	if err != nil {
+		return nil, err
+	}
+	h.p, err = start(h.log(), h.joining(token)...)
+	return h, err
+}
+
+// newHost is a host that may join, with its token.
+func (c *cloud) newHost(machine string, flags ...string) (*host, string, error) {
 	n := len(c.hosts)
 	h := &host{cloud: c, dir: filepath.Join(c.dir, fmt.Sprintf("host%d", n)), flags: flags}
 	_, port, _ := net.SplitHostPort(c.api)
@@ -254,14 +288,14 @@ func (c *cloud) beginJoin(machine string, flags ...string) (*host, error) {
 	h.flags = append([]string{"--data-dir", h.dir, "--docker", c.engine, "--allow-simulated=true", "--simulate", machine, "--firewall-table", h.table, "--log-level", "debug"}, flags...)
 	token, err := c.operator.run("host", "token", "--name", fmt.Sprintf("host%d", n))
 	if err != nil {
-		return nil, err
-	}
-	h.p, err = start(h.log(), append([]string{"agent", "join", c.agents, "--token", strings.TrimSpace(token)}, h.flags...)...)
-	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	c.hosts = append(c.hosts, h)
-	return h, nil
+	return h, strings.TrimSpace(token), nil
+}
+
+func (h *host) joining(token string) []string {
+	return append([]string{"agent", "join", h.cloud.agents, "--token", token}, h.flags...)
 }
 
 func (h *host) log() string { return h.dir + ".log" }

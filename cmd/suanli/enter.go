@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -548,10 +549,19 @@ func openCommand() *cobra.Command {
 			}
 			t := newTable(tr("PORT"), tr("ADDRESS"))
 			t.add("SSH", fmt.Sprintf("ssh -p %d %s@%s", a.SSHPort, a.SSHUser, a.SSHHost))
-			for _, port := range slices.Sorted(maps.Keys(a.URLs)) {
+			for _, port := range slices.SortedFunc(maps.Keys(a.URLs), func(x, y string) int { return cmp.Or(cmp.Compare(len(x), len(y)), cmp.Compare(x, y)) }) {
 				t.add(port, a.URLs[port])
 			}
 			t.print(cmd.OutOrStdout())
+			if len(a.Environment) > 0 {
+				// The secrets that a template had made for this lease are among them.
+				fmt.Fprintln(cmd.OutOrStdout())
+				env := newTable(tr("VARIABLE"), tr("VALUE"))
+				for _, k := range slices.Sorted(maps.Keys(a.Environment)) {
+					env.add(k, a.Environment[k])
+				}
+				env.print(cmd.OutOrStdout())
+			}
 			return nil
 		},
 	}

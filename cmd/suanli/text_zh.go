@@ -105,6 +105,7 @@ var zhTexts = map[string]string{
 	"ZONE":                       "可用区",
 	"total":                      "合计",
 	" [simulated]":               " [模拟]",
+	"VARIABLE":                   "变量",
 
 	// Signing in, accounts, keys.
 	"Sign in to a cloud; later commands use it": "登录一个云，之后的命令都使用它",

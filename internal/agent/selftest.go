@@ -32,8 +32,10 @@ const (
 	testDiskMiB   = 256
 	testMemoryMiB = 128
 	testPIDs      = 32
+	sandboxPIDs   = 192 // gVisor's own kernel needs dozens of threads before anything runs in it
 	testTimeout   = 3 * time.Minute
 	speedBytes    = 64 << 20
+	keptFile      = "/kept"
 )
 
 // tester is what the self-test needs of an engine beyond Driver.
@@ -42,6 +44,8 @@ type tester interface {
 	Gateway(ctx context.Context, lease string) (string, error)
 	Address(lease string) string
 	Drops() uint64
+	// OnDisk reports whether a file that an instance wrote is on its lease's disk.
+	OnDisk(lease, path string) bool
 }
 
 // forbidden are addresses of the kinds that a renter must not reach. That one does
@@ -181,7 +185,16 @@ func (a *Agent) tryEngine(ctx context.Context, t *trial, engine tester) error {
 	for _, g := range groups {
 		args = append(args, g...)
 	}
-	args = append(args, "--", "disk", "/full", strconv.Itoa(2*testDiskMiB<<20), "--", "processes", strconv.Itoa(4*testPIDs), "--", "memory", strconv.Itoa(2*testMemoryMiB<<20))
+	args = append(args, "--", "keep", keptFile, "--", "disk", "/full", strconv.Itoa(2*testDiskMiB<<20))
+	sandboxed, err := a.sandboxed(ctx)
+	if err != nil {
+		return err
+	}
+	fork := []string{"processes", strconv.Itoa(4 * testPIDs)}
+	if !sandboxed {
+		args = append(append(args, "--"), fork...)
+	}
+	args = append(args, "--", "memory", strconv.Itoa(2*testMemoryMiB<<20))
 
 	dropsBefore := engine.Drops()
 	if err := a.testInstance(ctx, mine, image, attach, nil, args...); err != nil {
@@ -196,13 +209,22 @@ func (a *Agent) tryEngine(ctx context.Context, t *trial, engine tester) error {
 	if err != nil {
 		return err
 	}
+	if engine.OnDisk(mine, keptFile) {
+		t.check("disk_kept", true, "what an instance wrote is on its disk")
+	} else {
+		t.check("disk_kept", false, "what an instance wrote is not on its disk, and a stop would lose it; of gVisor, give runsc the argument --overlay2=none in the engine's configuration")
+	}
 
 	if r, ok := found["disk"]; ok {
 		t.check("disk_quota", r.Stopped && r.Reached <= testDiskMiB<<20, "wrote %d MiB of %d onto a disk of %d MiB: %s", r.Reached>>20, 2*testDiskMiB, testDiskMiB, r.Detail)
 	} else {
 		t.check("disk_quota", false, "the probe said nothing")
 	}
-	if r, ok := found["processes"]; ok {
+	if sandboxed {
+		if err := a.tryBomb(ctx, t, mine, image); err != nil {
+			return err
+		}
+	} else if r, ok := found["processes"]; ok {
 		t.check("process_limit", r.Stopped && r.Reached < testPIDs, "started %d processes under a limit of %d: %s", r.Reached, testPIDs, r.Detail)
 	} else {
 		t.check("process_limit", false, "the probe said nothing")
@@ -228,14 +250,52 @@ func (a *Agent) tryEngine(ctx context.Context, t *trial, engine tester) error {
 	} else {
 		t.check("disk_speed", false, "the probe said nothing: %s", r.Detail)
 	}
-	a.judgeLook(ctx, t, found["look"], gpus, free, neighbour)
+	a.judgeLook(ctx, t, found["look"], sandboxed, gpus, free, neighbour)
+	return nil
+}
+
+// sandboxed reports whether instances run under gVisor.
+func (a *Agent) sandboxed(ctx context.Context) (bool, error) {
+	name := a.cfg.Isolation
+	if name == "" {
+		info, err := a.driver.Info(ctx)
+		if err != nil {
+			return false, err
+		}
+		name = info.Isolation[0]
+	}
+	return strings.Contains(name, "runsc"), nil
+}
+
+// tryBomb starts more processes than the limit under gVisor. It counts the threads
+// of the sandbox, and gVisor gives up when one is refused: the instance ends.
+func (a *Agent) tryBomb(ctx context.Context, t *trial, id string, image runtime.Image) error {
+	if err := errors.Join(a.driver.Stop(ctx, id, 0), a.driver.Erase(ctx, id)); err != nil {
+		return err
+	}
+	if err := a.testInstance(ctx, id, image, runtime.Attachment{}, nil, "look", "--", "processes", strconv.Itoa(2*sandboxPIDs)); err != nil {
+		return err
+	}
+	state, err := a.waitEnd(ctx, id)
+	if err != nil {
+		return err
+	}
+	found, err := a.probeResults(ctx, id)
+	if err != nil {
+		return err
+	}
+	r, survived := found["processes"]
+	t.check("process_limit", survived && r.Stopped && r.Reached < sandboxPIDs || !survived && state.ExitCode != 0,
+		"started %d of %d processes under a limit of %d; ended by it: %t", r.Reached, 2*sandboxPIDs, sandboxPIDs, !survived)
 	return nil
 }
 
 // judgeLook compares what the instances saw of privileges and GPUs with what they
 // were to see.
-func (a *Agent) judgeLook(ctx context.Context, t *trial, mine probe.Result, gpus []protocol.GPU, given []string, neighbour string) {
-	t.check("privileges", mine.Values["NoNewPrivs"] == "1" && mine.Values["Seccomp"] == "2" && withoutCapability(mine.Values["CapBnd"], unix.CAP_NET_RAW, unix.CAP_SYS_ADMIN, unix.CAP_SYS_PTRACE, unix.CAP_SYS_MODULE, unix.CAP_NET_ADMIN, unix.CAP_MKNOD),
+func (a *Agent) judgeLook(ctx context.Context, t *trial, mine probe.Result, sandboxed bool, gpus []protocol.GPU, given []string, neighbour string) {
+	// gVisor filters the calls of its own kernel, of which the instance sees nothing.
+	filtered := mine.Values["NoNewPrivs"] == "1" && mine.Values["Seccomp"] == "2" || sandboxed
+	t.check("privileges", filtered && withoutCapability(mine.Values["CapBnd"], unix.CAP_NET_RAW, unix.CAP_SYS_ADMIN, unix.CAP_SYS_PTRACE, unix.CAP_SYS_MODULE, unix.CAP_NET_ADMIN, unix.CAP_MKNOD),
 		"no_new_privs %s, seccomp %s, capabilities %s", mine.Values["NoNewPrivs"], mine.Values["Seccomp"], mine.Values["CapBnd"])
 	t.check("system_calls", mine.Probe != "" && mine.Values["socket families"] == "" && mine.Values["io_uring"] == "refused",
 		"socket families open beyond the usual: %s; io_uring: %s", firstOf(mine.Values["socket families"], "none"), firstOf(mine.Values["io_uring"], "open"))
@@ -311,12 +371,25 @@ func (a *Agent) freeGPUs(gpus []protocol.GPU) []string {
 	return free
 }
 
+// pids is the process limit of the self-test's instances.
+func (a *Agent) pids(ctx context.Context) (int64, error) {
+	sandboxed, err := a.sandboxed(ctx)
+	if sandboxed {
+		return sandboxPIDs, err
+	}
+	return testPIDs, err
+}
+
 func (a *Agent) testInstance(ctx context.Context, id string, image runtime.Image, attach runtime.Attachment, ports map[int]int, args ...string) error {
-	err := a.driver.Create(ctx, runtime.Container{
+	pids, err := a.pids(ctx)
+	if err != nil {
+		return err
+	}
+	err = a.driver.Create(ctx, runtime.Container{
 		LeaseID: id, Generation: 1, Image: image, GPUs: attach,
 		Entrypoint: append([]string{protocol.InstanceBinary, "instance", "probe"}, args...),
 		Settings:   protocol.InstanceSettings{LeaseID: id, Generation: 1},
-		CPUMillis:  1000, MemoryMiB: testMemoryMiB, DiskMiB: testDiskMiB, PIDs: testPIDs, ShmMiB: 8, DirectPorts: ports,
+		CPUMillis:  1000, MemoryMiB: testMemoryMiB, DiskMiB: testDiskMiB, PIDs: pids, ShmMiB: 8, DirectPorts: ports,
 		Isolation: a.cfg.Isolation,
 	})
 	if err != nil {

@@ -1371,3 +1371,28 @@ func TestTheEnvironmentIsSealedInTheDatabase(t *testing.T) {
 }
 
 var _ Capacity = (*fleet.Service)(nil)
+
+// The agent removed a lease, and died before it could report that: whoever comes
+// after it knows of no such lease, and the last report said "stopping".
+func TestALeaseThatLeftItsHostUnseenEnds(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	h := w.join(1)
+	l := w.rent(h, 1)
+	w.End(w.ctx, w.ada, l.ID)
+	w.tick()
+	h.set(func() {
+		h.mangle = func(st *protocol.InstanceStatus) { st.Phase = protocol.PhaseStopping }
+		h.instances[l.ID].stuck = true
+	})
+	w.beat(h)
+	h.set(func() {
+		i := h.instances[l.ID]
+		h.halt(i, "commanded")
+		h.fences[l.ID] = i.Generation
+		delete(h.instances, l.ID)
+		h.mangle = nil
+	})
+	w.until(l.ID, Ended)
+	w.wantClosed(l.ID)
+}

@@ -272,6 +272,11 @@ func (s *Service) lookForLost(ctx context.Context, hostID string, seen map[strin
 				continue // it may not have been told yet
 			}
 		case Running, Unreachable, Stopping, Stopped, Starting:
+		case Ending, Failed:
+			// It may be gone, and the agent that removed it too, before that was
+			// reported. What was said last no longer holds: the host is asked again.
+			t.status = nil
+			continue
 		default:
 			continue
 		}

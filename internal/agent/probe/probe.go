@@ -43,6 +43,7 @@ type Result struct {
 //	listen <port> <seconds>  accept, for the neighbour's side of a test
 //	speed <path> <bytes>     write and read a file, past the cache
 //	gpus <path>…             open what gives GPUs, for use
+//	keep <path>              leave a file, to be found on the disk from outside
 //	sleep <seconds>
 func Main(args []string, out io.Writer) int {
 	if i := slices.Index(args, "--"); i >= 0 {
@@ -52,7 +53,7 @@ func Main(args []string, out io.Writer) int {
 		return Main(args[i+1:], out)
 	}
 	if len(args) == 0 {
-		fmt.Fprintln(out, "a probe has to be named: disk, memory, processes, reach, look, listen, speed, gpus or sleep")
+		fmt.Fprintln(out, "a probe has to be named: disk, memory, processes, reach, look, listen, speed, gpus, keep or sleep")
 		return 2
 	}
 	number := func(i int) int64 {
@@ -76,6 +77,8 @@ func Main(args []string, out io.Writer) int {
 		look(&r)
 	case args[0] == "listen" && len(args) == 3:
 		return listen(args[1], time.Duration(number(2))*time.Second)
+	case args[0] == "keep" && len(args) == 2:
+		keep(&r, args[1])
 	case args[0] == "speed" && len(args) == 3:
 		speed(&r, args[1], number(2))
 	case args[0] == "gpus":
@@ -117,6 +120,17 @@ func disk(r *Result, path string, bytes int64) {
 			r.Stopped, r.Detail = true, err.Error()
 			return
 		}
+	}
+}
+
+func keep(r *Result, path string) {
+	f, err := os.Create(path)
+	if err == nil {
+		err = errors.Join(f.Sync(), f.Close())
+	}
+	r.Stopped = err != nil
+	if err != nil {
+		r.Detail = err.Error()
 	}
 }
 

@@ -855,6 +855,18 @@ func (d *Docker) Sweep(ctx context.Context, keep func(string) bool) error {
 	return errors.Join(errs...)
 }
 
+// OnDisk reports whether a file that an instance wrote is on its lease's disk, where
+// a stop leaves it. The lease has to have a container.
+func (d *Docker) OnDisk(lease, path string) bool {
+	root, err := os.OpenRoot(filepath.Join(d.volume(lease).layer(), "diff"))
+	if err != nil {
+		return false
+	}
+	defer root.Close()
+	st, err := root.Lstat(strings.TrimPrefix(path, "/"))
+	return err == nil && st.Mode().IsRegular()
+}
+
 // Drops is how many bytes the rules have refused so far; the self-test compares it.
 func (d *Docker) Drops() uint64 { return d.fw.drops() }
 
