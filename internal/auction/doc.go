@@ -1,0 +1,2 @@
+// Package auction is the spot market: who gets which GPUs, and at what price.
+package auction
