@@ -34,7 +34,9 @@ func market(hosts []Host, bids ...Bid) Market {
 	return Market{Zone: "z1", Model: "RTX 4090", Hosts: hosts, Bids: bids, Params: Standard()}
 }
 
-func host(id string, gpus int, floor string) Host { return Host{ID: id, GPUs: gpus, Floor: price(floor)} }
+func host(id string, gpus int, floor string) Host {
+	return Host{ID: id, GPUs: gpus, Floor: price(floor)}
+}
 
 func mustClear(t interface {
 	Fatalf(string, ...any)

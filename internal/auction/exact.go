@@ -5,7 +5,7 @@ import "slices"
 const (
 	// exactWork bounds bidders × hosts × states of one pass, which takes about as
 	// many nanoseconds.
-	exactWork = 3_000_000
+	exactWork = 8_000_000
 	// exactGPUs bounds the GPUs of a market that is solved exactly, so that sums
 	// of prices with safety on top fit in 63 bits.
 	exactGPUs = 800
