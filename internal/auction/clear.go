@@ -243,7 +243,8 @@ func (r *round) result(place []int32) Result {
 // each bid is not.
 type decider struct {
 	*round
-	place     []int32
+	place     []int32 // of each bidder when all notices are over, or none
+	present   []int32 // of each bidder now, or none
 	decisions []Decision
 	next      time.Time
 	taken     []int       // GPUs of each host that are in use now, those on notice included
@@ -288,6 +289,7 @@ func (d *decider) settle() {
 	for g := range d.lowest {
 		d.lowest[g] = none
 	}
+	d.present = make([]int32, len(d.bids))
 	for i := range d.bids {
 		b := &d.bids[i]
 		d.counts[b.good][0]++
@@ -315,7 +317,8 @@ func (d *decider) soon(t time.Time) {
 
 func (d *decider) running() {
 	for i := range d.bids {
-		if b := &d.bids[i]; b.own != none {
+		b := &d.bids[i]
+		if d.present[i] = b.own; b.own != none {
 			d.taken[b.own] += b.GPUs
 		}
 	}
@@ -395,6 +398,7 @@ func (d *decider) waiting() {
 		fits := d.taken[h]+b.GPUs <= d.hosts[h].room
 		if fits && d.current[b.good].admits(floor, b.limit) {
 			d.taken[h] += b.GPUs
+			d.present[i] = h
 			d.current[b.good].take(floor, b.limit)
 		} else {
 			// Its GPUs are in use still, or somebody on notice could not be made to
@@ -460,52 +464,48 @@ func (d *decider) whyWait(b *Bid) Decision {
 // it, not below the floors of the hosts that are used, and not above what
 // anybody who runs pays.
 func (d *decider) prices() []Good {
-	pressure := d.pressure()
+	now, then := d.pressure(d.present), d.pressure(d.place)
 	asks := d.asks()
 	goods := make([]Good, len(d.goods))
 	for g := range goods {
 		goods[g] = Good{GPUs: d.goods[g].gpus, Ask: asks[g], Bids: d.counts[g][0], Won: d.counts[g][1]}
 		if b := d.settled[g]; b.any {
-			goods[g].Settled = min(max(b.floor, pressure[g]), b.limit)
+			goods[g].Settled = min(max(b.floor, then[g]), b.limit)
 			goods[g].Marginal = d.bids[d.lowest[g]].ID
 		}
 		if b := d.current[g]; b.any {
-			goods[g].Price = min(max(b.floor, pressure[g]), b.limit)
+			goods[g].Price = min(max(b.floor, now[g]), b.limit)
 		}
 	}
 	return goods
 }
 
-// pressure is, for each good, what the best bids that lost would have paid for
-// the same GPUs, and a tick.
-func (d *decider) pressure() []Price {
-	// Losers of each size, the best first, as many as the largest bundle holds.
-	largest := 0
-	for g := range d.goods {
-		if d.counts[g][1] > 0 {
-			largest = d.goods[g].gpus
-		}
-	}
-	losers := make([][]int32, len(d.goods))
-	for i := range d.bids {
-		b := &d.bids[i]
-		if l := losers[b.good]; d.place[i] == none && len(l) < max(1, largest/b.GPUs) && b.limit >= d.goods[b.good].lowest {
-			losers[b.good] = append(l, int32(i))
-		}
-	}
+// pressure is, for each good, what the best bids that have no place would pay for
+// the GPUs of those that have one, and a tick.
+func (d *decider) pressure(place []int32) []Price {
 	used := make([][]int32, len(d.goods)) // hosts
-	open := make([]int, len(d.hosts))     // GPUs that could have been lost
+	open := make([]int, len(d.hosts))     // GPUs that could be lost
 	for h := range d.hosts {
 		open[h] = d.hosts[h].room
 	}
-	for i, h := range d.place {
+	largest := 0
+	for i, h := range place {
 		if h == none {
 			continue
 		}
 		b := &d.bids[i]
+		largest = max(largest, b.GPUs)
 		used[b.good] = append(used[b.good], h)
 		if b.safe {
 			open[h] -= b.GPUs
+		}
+	}
+	// Of each size, the best first, as many as the largest bundle holds.
+	losers := make([][]int32, len(d.goods))
+	for i := range d.bids {
+		b := &d.bids[i]
+		if l := losers[b.good]; place[i] == none && len(l) < max(1, largest/b.GPUs) && b.limit >= d.goods[b.good].lowest {
+			losers[b.good] = append(l, int32(i))
 		}
 	}
 	out := make([]Price, len(d.goods))
@@ -521,9 +521,9 @@ func (d *decider) pressure() []Price {
 	return out
 }
 
-// press is what losers of one size would have paid per GPU-hour for a bundle of
-// gpus on one of the hosts. A larger bundle that lost would have paid its price
-// for all GPUs of this one; smaller ones only together.
+// press is what losers of one size would pay per GPU-hour for a bundle of gpus on
+// one of the hosts. A larger bundle would pay its price for all GPUs of this one;
+// smaller ones only together.
 func (d *decider) press(losers []int32, gpus int, hosts []int32, open []int) Price {
 	var sum Price
 	n := 0

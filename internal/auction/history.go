@@ -217,7 +217,7 @@ func Advise(steps []Step, from, to time.Time, bid Price, p Params) (Advice, erro
 	var paid []Step
 	for _, s := range all {
 		// Who is alone in a market that nobody runs in pays what it takes to get in.
-		paid = append(paid, Step{At: s.At, Price: min(bid, max(s.Price, cmp.Or(s.Price, s.Ask)))})
+		paid = append(paid, Step{At: s.At, Price: min(bid, cmp.Or(s.Price, s.Ask))})
 	}
 	for i, r := range runs {
 		out.Ran += r.End.Sub(r.Start)
