@@ -360,3 +360,45 @@ func large(r *rand.Rand, hosts, bids int) Market {
 	slices.SortFunc(m.Bids, func(a, b Bid) int { return cmp.Compare(a.PlacedAt.Unix(), b.PlacedAt.Unix()) })
 	return m
 }
+
+func TestAMarketThatNothingChangesComesToRest(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		m, now := randomMarket(t, 3, 4, 6)
+		if rapid.Bool().Draw(t, "as at first") {
+			m.Params.CoolDown, m.Params.MinRun = 0, 0
+		}
+		interruptions := map[string]int{}
+		for range 300 {
+			r := mustClear(t, m, now)
+			checkRules(t, "", m, r, now)
+			quiet := true
+			for i, d := range r.Decisions {
+				switch d.Action {
+				case Interrupt:
+					interruptions[m.Bids[i].ID]++
+					quiet = false
+				case Start:
+					quiet = false
+				}
+			}
+			m = Apply(m, r, now)
+			if !quiet {
+				continue // what was freed may be given at once
+			}
+			if r.Next.IsZero() {
+				for id, n := range interruptions {
+					if n > 3 {
+						t.Fatalf("%s was interrupted %d times", id, n)
+					}
+				}
+				return
+			}
+			if !r.Next.After(now) {
+				t.Fatalf("next round at %s, it is %s", r.Next, now)
+			}
+			now = r.Next
+		}
+		t.Fatalf("no rest: interruptions %v, %+v", interruptions, m)
+	})
+}
