@@ -502,10 +502,14 @@ func (d *decider) pressure(place []int32) []Price {
 	}
 	// Of each size, the best first, as many as the largest bundle holds.
 	losers := make([][]int32, len(d.goods))
-	for i := range d.bids {
+	wanted := len(d.goods)
+	for i := 0; i < len(d.bids) && wanted > 0; i++ {
 		b := &d.bids[i]
-		if l := losers[b.good]; place[i] == none && len(l) < max(1, largest/b.GPUs) && b.limit >= d.goods[b.good].lowest {
+		if l, most := losers[b.good], max(1, largest/b.GPUs); place[i] == none && len(l) < most && b.limit >= d.goods[b.good].lowest {
 			losers[b.good] = append(l, int32(i))
+			if len(l)+1 == most {
+				wanted--
+			}
 		}
 	}
 	out := make([]Price, len(d.goods))

@@ -295,9 +295,11 @@ func earlier(a, b time.Time) time.Time {
 const suggestions = 200
 
 // Suggest finds the lowest bid that would have run at least share, in basis
-// points, of the time between two moments. It says false where none would have.
-// Of more than 200 different asks it tries as many, evenly spread.
-func Suggest(steps []Step, from, to time.Time, share int, p Params) (Advice, bool, error) {
+// points, of the time between two moments, and advises on a bid that is higher
+// by headroom, in basis points: what a bid pays is the price, so headroom costs
+// nothing until it is needed. It says false where no bid would have done. Of
+// more than 200 different asks it tries as many, evenly spread.
+func Suggest(steps []Step, from, to time.Time, share, headroom int, p Params) (Advice, bool, error) {
 	var asks []Price
 	for _, s := range Window(steps, from, to) {
 		if s.Ask > 0 {
@@ -311,6 +313,9 @@ func Suggest(steps []Step, from, to time.Time, share int, p Params) (Advice, boo
 			i = i * (len(asks) - 1) / (suggestions - 1)
 		}
 		a, err := Advise(steps, from, to, asks[i], p)
+		if err == nil && a.Share >= share && headroom > 0 {
+			a, err = Advise(steps, from, to, (asks[i] + asks[i].share(headroom)).ceil(p.Tick), p)
+		}
 		if err != nil || a.Share >= share {
 			return a, err == nil, err
 		}

@@ -198,13 +198,23 @@ func TestASuggestionIsTheLowestBidThatWouldHaveDone(t *testing.T) {
 		share int
 		want  string
 	}{{5000, "1"}, {8500, "2"}, {9500, "3"}} {
-		a, ok, err := Suggest(history, hours(0), hours(10), c.share, Standard())
+		a, ok, err := Suggest(history, hours(0), hours(10), c.share, 0, Standard())
 		if err != nil || !ok || a.Bid != price(c.want) {
 			t.Errorf("for %d: %+v %v %v, want %s", c.share, a, ok, err, c.want)
 		}
 	}
-	if a, ok, err := Suggest(nil, hours(0), hours(1), 1, Standard()); ok || err != nil {
+	if a, ok, err := Suggest(nil, hours(0), hours(1), 1, 0, Standard()); ok || err != nil {
 		t.Errorf("without a history: %+v %v", a, err)
+	}
+}
+
+func TestHeadroomRaisesTheSuggestedBidAndNotItsCost(t *testing.T) {
+	t.Parallel()
+	history := steps(0, "1", 5, "3", 6, "1")
+	bare, _, err1 := Suggest(history, hours(0), hours(10), 10_000, 0, Standard())
+	with, ok, err2 := Suggest(history, hours(0), hours(10), 10_000, 1000, Standard())
+	if err1 != nil || err2 != nil || !ok || with.Bid != price("3.30") || with.Cost != bare.Cost {
+		t.Errorf("%+v, and without headroom %+v", with, bare)
 	}
 }
 

@@ -3,6 +3,8 @@ package auction
 import (
 	"cmp"
 	"fmt"
+	"hash/maphash"
+	"math/bits"
 	"slices"
 	"time"
 )
@@ -167,7 +169,7 @@ func (b *Bid) takes(host string, now time.Time) bool {
 func (b *Bid) picky() bool { return b.Hosts != nil || len(b.Avoid) > 0 }
 
 // Validate says what is wrong with the bid.
-func (b Bid) Validate(tick Price) error {
+func (b *Bid) Validate(tick Price) error {
 	switch {
 	case b.ID == "":
 		return fmt.Errorf("a bid of account %q has no id", b.Account)
@@ -207,18 +209,43 @@ func (m *Market) validate() error {
 		}
 		hosts[h.ID] = true
 	}
-	bids := make(map[string]struct{}, len(m.Bids))
 	for i := range m.Bids {
-		b := &m.Bids[i]
-		if err := b.Validate(p.Tick); err != nil {
+		if err := m.Bids[i].Validate(p.Tick); err != nil {
 			return err
 		}
-		bids[b.ID] = struct{}{}
-		if len(bids) != i+1 {
-			return fmt.Errorf("bid %s is in the market %s %s twice", b.ID, m.Zone, m.Model)
-		}
+	}
+	if id, twice := repeated(m.Bids); twice {
+		return fmt.Errorf("bid %s is in the market %s %s twice", id, m.Zone, m.Model)
 	}
 	return nil
+}
+
+// repeated finds an id that two bids have. A set of hashes is several times as
+// fast as a map of ids, and a map decides where two hashes are the same.
+func repeated(bids []Bid) (string, bool) {
+	mask := uint64(1)<<bits.Len(uint(2*len(bids))) - 1
+	seen, seed := make([]uint64, mask+1), maphash.MakeSeed()
+	same := false
+	for i := range bids {
+		h := maphash.String(seed, bids[i].ID) | 1 // 0 is an empty place
+		at := h >> 8 & mask
+		for seen[at] != 0 && seen[at] != h {
+			at = (at + 1) & mask
+		}
+		same = same || seen[at] == h
+		seen[at] = h
+	}
+	if !same {
+		return "", false
+	}
+	ids := make(map[string]bool, len(bids))
+	for i := range bids {
+		if id := bids[i].ID; ids[id] {
+			return id, true
+		}
+		ids[bids[i].ID] = true
+	}
+	return "", false
 }
 
 // before is the order of equal bids: the older first, to the microsecond, which
