@@ -54,8 +54,10 @@ type Good struct {
 	// nobody does. Settled is what it becomes when all notices are over.
 	Price   Price `json:"price_per_gpu_hour"`
 	Settled Price `json:"settled_price_per_gpu_hour"`
-	// Ask is the lowest price at which one more bundle would get a place by the
-	// bids of now, on any host, and 0 where no host is large enough.
+	// Ask is a price at which one more bundle would get a place by the bids of
+	// now, on the host on which that is cheapest, and 0 where it would get none.
+	// In a market that is cleared by rank it is an estimate, since one bid more
+	// can send others to other hosts.
 	Ask Price `json:"ask_per_gpu_hour"`
 	// Bids are all that take part, Won those that have a place.
 	Bids int `json:"bids"`
@@ -69,14 +71,15 @@ type Good struct {
 type Result struct {
 	// Decisions has one for each bid, in the order of Market.Bids.
 	Decisions []Decision `json:"decisions"`
-	// Goods are by size, the smallest first; only sizes that somebody bids for.
+	// Goods are by size, the smallest first: Market.Sizes and those that somebody
+	// bids for.
 	Goods []Good `json:"goods"`
 	// Next is when the outcome may change although nothing is changed but the
 	// time: clear again then. Zero means never.
 	Next time.Time `json:"next,omitzero"`
 }
 
-// Good returns the good of a size, and whether anybody bids for it.
+// Good returns the good of a size, and false for one that is not in Goods.
 func (r *Result) Good(gpus int) (Good, bool) {
 	i, ok := slices.BinarySearchFunc(r.Goods, gpus, func(g Good, n int) int { return cmp.Compare(g.GPUs, n) })
 	if !ok {
@@ -94,7 +97,7 @@ func Clear(m Market, now time.Time) (Result, error) {
 	}
 	r := newRound(&m, now)
 	place, ok := r.exact()
-	if !ok {
+	if r.ranked = !ok; r.ranked {
 		place = r.greedy()
 	}
 	return r.result(place), nil
@@ -110,6 +113,8 @@ type round struct {
 	bids  []bidder // who takes part: by protection, price and age
 	index []int32  // from Market.Bids to bids, or none
 	goods []size   // by GPUs
+	// ranked is that places were given by rank, and not for the highest value.
+	ranked bool
 }
 
 // place is a host in a round.
@@ -209,11 +214,17 @@ const safety = 10 * MaxPrice
 
 func (r *round) sizes() {
 	seen := map[int]bool{}
-	for i := range r.m.Bids {
-		if n := r.m.Bids[i].GPUs; !seen[n] {
+	add := func(n int) {
+		if !seen[n] {
 			seen[n] = true
 			r.goods = append(r.goods, size{gpus: n, lowest: none})
 		}
+	}
+	for _, n := range r.m.Sizes {
+		add(n)
+	}
+	for i := range r.m.Bids {
+		add(r.m.Bids[i].GPUs)
 	}
 	slices.SortFunc(r.goods, func(a, b size) int { return cmp.Compare(a.gpus, b.gpus) })
 	for i := range r.goods {
@@ -575,23 +586,35 @@ func (d *decider) asks() []Price {
 	for g := range out {
 		gpus, best := d.goods[g].gpus, Price(math.MaxInt64)
 		for h := range d.hosts {
-			if d.hosts[h].room < gpus || d.hosts[h].Floor >= best {
+			floor := d.hosts[h].Floor
+			if d.hosts[h].room < gpus || floor >= best || !d.settled[g].admits(floor, MaxPrice) {
 				continue
 			}
-			need, cost := gpus-free[h], Price(0)
+			// Each seat that is needed costs what it is worth and a tick, and idle
+			// GPUs cost the floor.
+			got, cost, top := min(free[h], gpus), Price(0), Price(0)
+			cost = floor * Price(got)
 			for _, s := range seats[h] {
-				if need <= 0 {
+				if got >= gpus {
 					break
 				}
-				need -= s.gpus
+				got += s.gpus
 				cost += (s.limit + tick) * Price(s.gpus)
+				top = max(top, s.limit+tick)
 			}
-			if need <= 0 {
-				each := (cost + Price(gpus) - 1) / Price(gpus)
-				best = min(best, max(each, d.hosts[h].Floor, d.settled[g].floor).ceil(tick))
+			if got < gpus {
+				continue
 			}
+			each := (cost + Price(gpus) - 1) / Price(gpus)
+			switch {
+			case d.ranked:
+				each = top // it has to come before each of them, whatever their size
+			case each < top && each*Price(gpus) == cost:
+				each++ // of equal worth, those that bid more for each GPU have it
+			}
+			best = min(best, max(each, floor, d.settled[g].floor).ceil(tick))
 		}
-		if best < math.MaxInt64 {
+		if best <= MaxPrice {
 			out[g] = best
 		}
 	}

@@ -111,6 +111,7 @@ func outcome(m Market, r Result) map[string]string {
 // ways clears exactly where that is possible, and the quick way.
 func ways(t *rapid.T, m Market, now time.Time) map[string]Result {
 	r := newRound(&m, now)
+	r.ranked = true
 	return map[string]Result{"": mustClear(t, m, now), "greedy": r.result(r.greedy())}
 }
 
@@ -400,5 +401,23 @@ func TestAMarketThatNothingChangesComesToRest(t *testing.T) {
 			now = r.Next
 		}
 		t.Fatalf("no rest: interruptions %v, %+v", interruptions, m)
+	})
+}
+
+func TestInASmallMarketABidOfTheAskGetsAPlace(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		m, now := randomMarket(t, 4, 4, 8)
+		m.Sizes = []int{1, 2, 3, 4}
+		for _, g := range mustClear(t, m, now).Goods {
+			if g.Ask == 0 {
+				continue
+			}
+			o := m
+			o.Bids = append(slices.Clone(m.Bids), Bid{ID: "new", Account: "ac", GPUs: g.GPUs, Price: g.Ask, PlacedAt: now})
+			if got := mustClear(t, o, now); outcome(o, got)["new"] == "" {
+				t.Fatalf("a bid of the ask %+v: %+v", g, got.Decisions[len(o.Bids)-1])
+			}
+		}
 	})
 }

@@ -10,7 +10,7 @@ const (
 	// of prices with safety on top fit in 63 bits.
 	exactGPUs = 800
 	// exactPasses bounds how often bounds of prices are tried.
-	exactPasses = 100
+	exactPasses = 20
 )
 
 // exact finds the places with the highest value, that is what bidders would pay

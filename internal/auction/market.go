@@ -13,10 +13,12 @@ import (
 // moment. Bundles of all sizes are in it, since they compete for the same GPUs;
 // each size is a good of its own with a price of its own.
 type Market struct {
-	Zone   string `json:"zone"`
-	Model  string `json:"gpu_model"`
-	Hosts  []Host `json:"hosts"`
-	Bids   []Bid  `json:"bids"`
+	Zone  string `json:"zone"`
+	Model string `json:"gpu_model"`
+	Hosts []Host `json:"hosts"`
+	Bids  []Bid  `json:"bids"`
+	// Sizes are bundles whose ask is wanted although nobody may bid for them.
+	Sizes  []int  `json:"sizes,omitempty"`
 	Params Params `json:"params"`
 }
 
@@ -195,6 +197,11 @@ func (m *Market) validate() error {
 	}
 	if p.Notice < 0 || p.MinRun < 0 || p.CoolDown < 0 {
 		return fmt.Errorf("market %s %s has notice %s, minimum run %s and cool-down %s: want none below 0", m.Zone, m.Model, p.Notice, p.MinRun, p.CoolDown)
+	}
+	for _, n := range m.Sizes {
+		if n < 1 || n > maxGPUs {
+			return fmt.Errorf("market %s %s is asked for bundles of %d GPUs: want 1 to %d", m.Zone, m.Model, n, maxGPUs)
+		}
 	}
 	hosts := make(map[string]bool, len(m.Hosts))
 	for i := range m.Hosts {

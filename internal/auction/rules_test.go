@@ -235,6 +235,18 @@ func TestABidWhoseHostIsGoneLeaves(t *testing.T) {
 	}
 }
 
+func TestASizeThatNobodyBidsForHasAnAsk(t *testing.T) {
+	t.Parallel()
+	m := market([]Host{host("h", 4, "0.10")}, bid("a", 1, "1", 0), bid("b", 2, "2", 0))
+	m.Sizes = []int{1, 4, 8}
+	_, r := after(t, m, 0)
+	for gpus, want := range map[int]string{1: "0.10", 2: "0.5501", 4: "1.2751", 8: "0"} {
+		if g, ok := r.Good(gpus); !ok || g.Ask != price(want) {
+			t.Errorf("bundles of %d: %+v, want an ask of %s", gpus, g, want)
+		}
+	}
+}
+
 func TestBadInputIsRefusedAndNamed(t *testing.T) {
 	t.Parallel()
 	good := bid("a", 1, "1", 0)
@@ -253,6 +265,7 @@ func TestBadInputIsRefusedAndNamed(t *testing.T) {
 		"host \"h\"":            market([]Host{host("h", 1, "0"), host("h", 1, "0")}),
 		"host h has -1":         market([]Host{host("h", -1, "0")}),
 		"floor of -":            market([]Host{{ID: "h", GPUs: 1, Floor: -1}}),
+		"bundles of 0":          {Params: Standard(), Sizes: []int{0}},
 		"has a tick":            {},
 		"notice -1s, minimum r": {Params: Params{Tick: 1, Notice: -time.Second}},
 	} {
