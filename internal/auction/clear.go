@@ -591,21 +591,22 @@ func (d *decider) asks() []Price {
 				continue
 			}
 			// Each seat that is needed costs what it is worth and a tick, and idle
-			// GPUs cost the floor.
-			got, cost, top := min(free[h], gpus), Price(0), Price(0)
-			cost = floor * Price(got)
+			// GPUs cost the floor; a nano-unit for each GPU that is let is in the
+			// value, on both sides.
+			got, top := min(free[h], gpus), Price(0)
+			cost := floor*Price(got) - Price(gpus)
 			for _, s := range seats[h] {
 				if got >= gpus {
 					break
 				}
 				got += s.gpus
-				cost += (s.limit + tick) * Price(s.gpus)
+				cost += (s.limit + tick + 1) * Price(s.gpus)
 				top = max(top, s.limit+tick)
 			}
 			if got < gpus {
 				continue
 			}
-			each := (cost + Price(gpus) - 1) / Price(gpus)
+			each := max(0, cost+Price(gpus)-1) / Price(gpus)
 			switch {
 			case d.ranked:
 				each = top // it has to come before each of them, whatever their size

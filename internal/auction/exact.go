@@ -126,7 +126,9 @@ func (e *program) gains(limits []bounds) {
 			}
 			e.gain[n*len(e.hosts)+h] = none
 			if ok {
-				e.gain[n*len(e.hosts)+h] = int64(surplus) * int64(b.GPUs)
+				// A nano-unit for each GPU, so that who bids no more than the floor
+				// is not left out where there is room for it.
+				e.gain[n*len(e.hosts)+h] = (int64(surplus) + 1) * int64(b.GPUs)
 			}
 		}
 	}
