@@ -56,8 +56,8 @@ type Good struct {
 	Settled Price `json:"settled_price_per_gpu_hour"`
 	// Ask is a price at which one more bundle would get a place by the bids of
 	// now, on the host on which that is cheapest, and 0 where it would get none.
-	// In a market that is cleared by rank it is an estimate, since one bid more
-	// can send others to other hosts.
+	// Where leases run already, or places are given by rank, it is an estimate:
+	// one bid more can send others to other hosts.
 	Ask Price `json:"ask_per_gpu_hour"`
 	// Bids are all that take part, Won those that have a place.
 	Bids int `json:"bids"`

@@ -38,7 +38,8 @@
 //
 // A bid may change at any time. Lowered under the price, it is outbid, and pays
 // for its notice what it paid before: otherwise whoever leaves could pull down
-// the price of all. A host's new floor holds for those who start after it.
+// the price of all. A host's new floor holds for those who start after it; who
+// runs under it stays until somebody pays it.
 //
 // # How it is solved
 //

@@ -113,9 +113,13 @@ func (e *program) gains(limits []bounds) {
 			ok := floor <= b.limit && floor <= limits[b.good].limit && b.limit >= limits[b.good].floor
 			switch {
 			case b.own == int32(h):
-				// A host that wants more than before must not be what its bid is
-				// outbid by: newcomers are measured against the same floor.
-				surplus = max(b.limit-max(floor, e.hosts[h].Floor), 0) + tick
+				// Where the host wants more than before, all are measured against the
+				// new floor; who runs may be under it, and any newcomer is then better.
+				if surplus = b.limit - max(floor, e.hosts[h].Floor); surplus < 0 {
+					surplus = -1
+				} else {
+					surplus += tick
+				}
 				if b.safe {
 					surplus += safety
 				}

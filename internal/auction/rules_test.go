@@ -222,6 +222,14 @@ func TestAFloorThatRisesHoldsForNewcomersOnly(t *testing.T) {
 	isPrice(t, r, 1, "0.10")
 }
 
+func TestWhoRunsUnderARisenFloorIsOutbidByWhoPaysIt(t *testing.T) {
+	t.Parallel()
+	m := market([]Host{host("h", 4, "0.35")}, bid("in", 3, "0.15", time.Hour).on("h", "0.08", "0.08", time.Hour), bid("new", 4, "0.35", 0))
+	_, r := after(t, m, 0)
+	is(t, r.Decisions[0], Notify, "h", Outbid)
+	is(t, r.Decisions[1], Await, "h", "")
+}
+
 func TestABidWhoseHostIsGoneLeaves(t *testing.T) {
 	t.Parallel()
 	m := market([]Host{host("other", 1, "0")}, bid("a", 1, "1", time.Hour).on("h", "0", "0.50", time.Hour))
