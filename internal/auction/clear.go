@@ -183,6 +183,7 @@ func newRound(m *Market, now time.Time) *round {
 		}
 		keys = append(keys, k)
 	}
+	// Of equal bids the older is first, to the microsecond, as databases keep it.
 	slices.SortFunc(keys, func(a, b key) int {
 		switch {
 		case a.price != b.price:

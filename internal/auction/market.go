@@ -1,7 +1,6 @@
 package auction
 
 import (
-	"cmp"
 	"fmt"
 	"hash/maphash"
 	"math/bits"
@@ -253,10 +252,4 @@ func repeated(bids []Bid) (string, bool) {
 		ids[bids[i].ID] = true
 	}
 	return "", false
-}
-
-// before is the order of equal bids: the older first, to the microsecond, which
-// is what databases keep.
-func before(a, b *Bid) int {
-	return cmp.Or(cmp.Compare(a.PlacedAt.UnixMicro(), b.PlacedAt.UnixMicro()), cmp.Compare(a.ID, b.ID))
 }
