@@ -41,6 +41,9 @@ var benchmarks = []benchmark{
 	{"search", "p99<10ms", benchSearch},
 	{"agents", "<100%core", benchAgents},
 	{"metering", "<1commit/s", benchMetering},
+	{"auction", "<100ms", benchAuction},
+	{"auction-welfare", ">=95%optimum", benchWelfare},
+	{"spot-price", ">=90%ran", benchSpotPrice},
 }
 
 // scratch names the folder of a run, for the process inside the namespace.

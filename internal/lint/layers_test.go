@@ -45,6 +45,7 @@ var layers = map[string]rule{
 	"internal/protocol":  {layer: core, only: nothing},
 	"internal/placement": {layer: core, only: nothing},
 	"internal/pricing":   {layer: core, only: []string{"internal/money"}},
+	"internal/auction":   {layer: core, only: []string{"internal/money"}},
 	"internal/config":    {layer: core, only: []string{"internal/money"}},
 	"internal/store":     {layer: core},
 	"internal/bus":       {layer: core, never: []string{"internal/store", "internal/money"}},

@@ -1,0 +1,355 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"time"
+
+	"suanli.dev/internal/auction"
+)
+
+const (
+	auctionHosts = 1250 // of 8 GPUs
+	auctionBids  = 100_000
+	auctionRuns  = 25
+
+	welfareMarkets = 100
+)
+
+// auctionStart is when the markets of the benchmarks are.
+var auctionStart = time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
+
+// benchAuction clears one market of 100,000 bids for 10,000 GPUs from scratch,
+// and then again with its winners running, on one core (GOMAXPROCS=1). Ours is
+// the median of the slower of the two in processor time, garbage collection
+// included; the time by the wall is printed beside it. The peer is the least
+// that any auction by rank does: sorting the same bids by price and age, with
+// nothing placed and nothing priced.
+func benchAuction(_ context.Context, _ *world) (result, error) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	m := largeMarket(rand.New(rand.NewPCG(1, 1)))
+	var scratch, running, sorting timing
+	var first auction.Result
+	err := errors.Join(
+		repeat(&scratch, func() (err error) { first, err = auction.Clear(m, auctionStart); return err }),
+		repeat(&sorting, func() error { sortBids(m.Bids); return nil }),
+	)
+	if err != nil {
+		return result{}, err
+	}
+	won := 0
+	for _, g := range first.Goods {
+		fmt.Printf("  bundles of %d: %d of %d bids won, at %s per GPU-hour\n", g.GPUs, g.Won, g.Bids, g.Price.Display())
+		won += g.Won * g.GPUs
+	}
+	later := auction.Apply(m, first, auctionStart)
+	if err := repeat(&running, func() error { _, err := auction.Clear(later, auctionStart.Add(time.Hour)); return err }); err != nil {
+		return result{}, err
+	}
+	ours, peer := max(quantile(scratch.cpu, .5), quantile(running.cpu, .5)), quantile(sorting.cpu, .5)
+	fmt.Printf("%d of %d GPUs let; from scratch %s; with winners running %s; sorting %s\n", won, auctionHosts*8, &scratch, &running, &sorting)
+	return result{ms(ours), ms(peer), float64(ours) / float64(peer), ours < 100*time.Millisecond}, nil
+}
+
+func repeat(t *timing, call func() error) error {
+	for range auctionRuns {
+		if err := t.add(call); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func sortBids(bids []auction.Bid) {
+	order := make([]*auction.Bid, len(bids))
+	for i := range bids {
+		order[i] = &bids[i]
+	}
+	slices.SortFunc(order, func(a, b *auction.Bid) int {
+		return cmp.Or(cmp.Compare(b.Price, a.Price), a.PlacedAt.Compare(b.PlacedAt), cmp.Compare(a.ID, b.ID))
+	})
+}
+
+func largeMarket(r *rand.Rand) auction.Market {
+	m := auction.Market{Zone: "z1", Model: "RTX 4090", Params: auction.Standard()}
+	for i := range auctionHosts {
+		m.Hosts = append(m.Hosts, auction.Host{ID: hostName(i), GPUs: 8, Floor: auction.Price(2000+r.IntN(3000)) * m.Params.Tick})
+	}
+	for i := range auctionBids {
+		b := auction.Bid{ID: fmt.Sprintf("bi-%08d", i), Account: fmt.Sprintf("ac-%d", r.IntN(5000)), GPUs: []int{1, 1, 1, 2, 2, 4, 8}[r.IntN(7)],
+			Price: auction.Price(1000+r.IntN(20_000)) * m.Params.Tick, PlacedAt: auctionStart.Add(-time.Duration(r.IntN(1e6)) * time.Second)}
+		if r.IntN(100) == 0 {
+			b = b.Avoiding(hostName(r.IntN(auctionHosts)), auctionStart.Add(24*time.Hour), auctionStart)
+		}
+		m.Bids = append(m.Bids, b)
+	}
+	return m
+}
+
+// benchWelfare clears 100 random small markets: 1 to 5 hosts of 1 to 8 GPUs with
+// floors from nothing to as much as half of the bids, and 4 to 20 bids for
+// bundles of 1 to 8 GPUs, every other market with sizes of 1, 2, 4 and 8 only.
+// Welfare is what the winners bid less the floors of the GPUs that they get. Ours
+// is the worst market's welfare as a part of the optimum, which a branch and
+// bound search finds that shares nothing with the product. The peer is the
+// plain way on the same markets: the best bid first, each on the first host with
+// room. A market whose winners of one bundle size would pay two prices, or one
+// that is above a bid or below a floor, fails the benchmark. That the product
+// solves markets of this size exactly makes the figure 1; larger ones are
+// cleared by rank, and what they lose against a bound that takes all bundles
+// apart is printed.
+func benchWelfare(_ context.Context, _ *world) (result, error) {
+	r := rand.New(rand.NewPCG(7, 9))
+	ours, peer, total, plainTotal, wrong := 1.0, 1.0, 0.0, 0.0, 0
+	for i := range welfareMarkets {
+		m := smallMarket(r, 1+r.IntN(5), 4+r.IntN(17), i%2 == 0)
+		cleared, err := auction.Clear(m, auctionStart)
+		if err != nil {
+			return result{}, err
+		}
+		best := optimalWelfare(m)
+		got, bad := welfareOf(m, cleared)
+		wrong += bad
+		q, p := part(got, best), part(plainWelfare(m), best)
+		ours, peer, total, plainTotal = min(ours, q), min(peer, p), total+q, plainTotal+p
+	}
+	fmt.Printf("%d markets: mean %.4f of the optimum, the plain way %.4f; goods with two prices or a wrong one: %d\n", welfareMarkets, total/welfareMarkets, plainTotal/welfareMarkets, wrong)
+	for _, hosts := range []int{8, 16, 64} {
+		worst, mean := 1.0, 0.0
+		for i := range 30 {
+			m := smallMarket(r, hosts, hosts*5, i%2 == 0)
+			cleared, err := auction.Clear(m, auctionStart)
+			if err != nil {
+				return result{}, err
+			}
+			got, bad := welfareOf(m, cleared)
+			wrong += bad
+			q := part(got, divisibleWelfare(m))
+			worst, mean = min(worst, q), mean+q/30
+		}
+		fmt.Printf("  markets of %d hosts: at least %.3f of the optimum in the mean, %.3f in the worst\n", hosts, mean, worst)
+	}
+	return result{fmt.Sprintf("%.2f%%", ours*100), fmt.Sprintf("%.2f%%", peer*100), ours / peer, ours >= 0.95 && wrong == 0}, nil
+}
+
+func part(of, whole int64) float64 {
+	if whole == 0 {
+		return 1
+	}
+	return float64(of) / float64(whole)
+}
+
+func smallMarket(r *rand.Rand, hosts, bids int, even bool) auction.Market {
+	m := auction.Market{Zone: "z1", Model: "RTX 4090", Params: auction.Standard()}
+	for i := range hosts {
+		m.Hosts = append(m.Hosts, auction.Host{ID: hostName(i), GPUs: 1 + r.IntN(8), Floor: auction.Price(r.IntN(10_000)) * m.Params.Tick})
+	}
+	for i := range bids {
+		gpus := 1 + r.IntN(8)
+		if even {
+			gpus = 1 << r.IntN(4)
+		}
+		m.Bids = append(m.Bids, auction.Bid{ID: fmt.Sprintf("bi-%d", i), GPUs: gpus, Price: auction.Price(1+r.IntN(20_000)) * m.Params.Tick, PlacedAt: auctionStart.Add(-time.Duration(r.IntN(1000)) * time.Second)})
+	}
+	return m
+}
+
+// welfareOf is the welfare of a round in which nobody ran before, and how many
+// goods have no one price that all who pay it and all who get it agreed to.
+func welfareOf(m auction.Market, r auction.Result) (sum int64, wrong int) {
+	floors := map[string]auction.Price{}
+	for _, h := range m.Hosts {
+		floors[h.ID] = h.Floor
+	}
+	bad := map[int]bool{}
+	for i, d := range r.Decisions {
+		if d.Action != auction.Start {
+			continue
+		}
+		b := m.Bids[i]
+		sum += int64(b.GPUs) * int64(b.Limit()-floors[d.Host])
+		if g, ok := r.Good(b.GPUs); !ok || g.Price > b.Limit() || g.Price < floors[d.Host] {
+			bad[b.GPUs] = true
+		}
+	}
+	seen := map[int]bool{}
+	for _, g := range r.Goods {
+		if seen[g.GPUs] {
+			bad[g.GPUs] = true
+		}
+		seen[g.GPUs] = true
+	}
+	return sum, len(bad)
+}
+
+// optimalWelfare searches all ways to place bids on hosts, the most valuable
+// bids first, and gives a branch up where even the fractional relaxation of what
+// is left cannot reach the best that was found.
+func optimalWelfare(m auction.Market) int64 {
+	bids := slices.Clone(m.Bids)
+	slices.SortFunc(bids, func(a, b auction.Bid) int { return cmp.Compare(b.Limit(), a.Limit()) })
+	hosts := slices.Clone(m.Hosts)
+	slices.SortFunc(hosts, func(a, b auction.Host) int { return cmp.Compare(a.Floor, b.Floor) })
+	best := plainWelfare(m)
+	var try func(i int, sum int64)
+	try = func(i int, sum int64) {
+		best = max(best, sum)
+		if i == len(bids) || sum+relaxed(bids[i:], hosts) <= best {
+			return
+		}
+		b := bids[i]
+		for h := range hosts {
+			// Of two hosts that are alike, trying one is enough.
+			if hosts[h].GPUs < b.GPUs || b.Limit() < hosts[h].Floor ||
+				slices.ContainsFunc(hosts[:h], func(o auction.Host) bool { return o.GPUs == hosts[h].GPUs && o.Floor == hosts[h].Floor }) {
+				continue
+			}
+			hosts[h].GPUs -= b.GPUs
+			try(i+1, sum+int64(b.GPUs)*int64(b.Limit()-hosts[h].Floor))
+			hosts[h].GPUs += b.GPUs
+		}
+		try(i+1, sum)
+	}
+	try(0, 0)
+	return best
+}
+
+// relaxed is the welfare if bundles could be taken apart: the best bids get the
+// cheapest GPUs. Both are sorted.
+func relaxed(bids []auction.Bid, hosts []auction.Host) (sum int64) {
+	h, room := -1, 0
+	for _, b := range bids {
+		for need := b.GPUs; need > 0; {
+			if room == 0 {
+				if h++; h == len(hosts) {
+					return sum
+				}
+				room = hosts[h].GPUs
+				continue
+			}
+			n := min(need, room)
+			if b.Limit() <= hosts[h].Floor {
+				return sum
+			}
+			sum += int64(n) * int64(b.Limit()-hosts[h].Floor)
+			need, room = need-n, room-n
+		}
+	}
+	return sum
+}
+
+func divisibleWelfare(m auction.Market) int64 {
+	bids, hosts := slices.Clone(m.Bids), slices.Clone(m.Hosts)
+	slices.SortFunc(bids, func(a, b auction.Bid) int { return cmp.Compare(b.Limit(), a.Limit()) })
+	slices.SortFunc(hosts, func(a, b auction.Host) int { return cmp.Compare(a.Floor, b.Floor) })
+	return relaxed(bids, hosts)
+}
+
+// plainWelfare gives the best bid the first host with room, and so on.
+func plainWelfare(m auction.Market) (sum int64) {
+	bids, hosts := slices.Clone(m.Bids), slices.Clone(m.Hosts)
+	slices.SortFunc(bids, func(a, b auction.Bid) int { return cmp.Compare(b.Limit(), a.Limit()) })
+	slices.SortFunc(hosts, func(a, b auction.Host) int { return cmp.Compare(a.Floor, b.Floor) })
+	for _, b := range bids {
+		for h := range hosts {
+			if hosts[h].GPUs >= b.GPUs && hosts[h].Floor <= b.Limit() {
+				hosts[h].GPUs -= b.GPUs
+				sum += int64(b.GPUs) * int64(b.Limit()-hosts[h].Floor)
+				break
+			}
+		}
+	}
+	return sum
+}
+
+// spotTrace is one answer of AWS's DescribeSpotPriceHistory.
+type spotTrace struct {
+	SpotPriceHistory []struct {
+		AvailabilityZone, InstanceType, SpotPrice string
+		Timestamp                                 time.Time
+	}
+}
+
+// benchSpotPrice replays real spot prices against advice. SUANLI_BENCH_SPOT_PRICES
+// is a folder of answers of AWS's DescribeSpotPriceHistory, such as logs/aws/cost
+// of stanford-futuredata/training_on_a_dime (MIT). For each series of zone and
+// type, the first half of its time is the past, from which a bid is suggested
+// that would have run 97 % of it, with a tenth of headroom; the second half is
+// what then happens. Ours is the mean share of the second half that the bids
+// run, the peer the same without headroom. What headroom costs, a higher price
+// in the mean, is printed.
+func benchSpotPrice(_ context.Context, _ *world) (result, error) {
+	dir := os.Getenv("SUANLI_BENCH_SPOT_PRICES")
+	files, err := filepath.Glob(filepath.Join(dir, "*.json"))
+	if dir == "" || err != nil || len(files) == 0 {
+		return result{}, errors.Join(err, errors.New("SUANLI_BENCH_SPOT_PRICES has to name a folder with answers of DescribeSpotPriceHistory"))
+	}
+	series := map[string][]auction.Step{}
+	for _, f := range files {
+		if err := readSpotTrace(f, series); err != nil {
+			return result{}, err
+		}
+	}
+	rules := auction.Standard()
+	var ours, peer, saved float64
+	n, interruptions := 0, 0
+	for _, name := range slices.Sorted(maps.Keys(series)) {
+		steps := auction.Compact(series[name])
+		from, to := steps[0].At, steps[len(steps)-1].At
+		middle := from.Add(to.Sub(from) / 2)
+		if len(steps) < 4 {
+			continue
+		}
+		advice, ok, err := auction.Suggest(steps, from, middle, 9700, 1000, rules)
+		if err != nil || !ok {
+			return result{}, errors.Join(err, fmt.Errorf("%s: no bid would have run 97 %%", name))
+		}
+		came, err1 := auction.Advise(steps, middle, to, advice.Bid, rules)
+		tight, _, err2 := auction.Suggest(steps, from, middle, 9700, 0, rules)
+		bare, err3 := auction.Advise(steps, middle, to, tight.Bid, rules)
+		if err := errors.Join(err1, err2, err3); err != nil {
+			return result{}, err
+		}
+		n++
+		ours, peer = ours+float64(came.Share)/10_000, peer+float64(bare.Share)/10_000
+		interruptions += came.Interruptions
+		saved += 1 - float64(came.Mean)/float64(advice.Bid)
+		fmt.Printf("  %-24s bid %s: past %.1f %%, then %.1f %% with %d interruptions at %s in the mean; without headroom %.1f %% at %s\n", name, advice.Bid.Display(),
+			float64(advice.Share)/100, float64(came.Share)/100, came.Interruptions, came.Mean.Display(), float64(bare.Share)/100, bare.Mean.Display())
+	}
+	if n == 0 {
+		return result{}, fmt.Errorf("no series of %s has four prices", dir)
+	}
+	fmt.Printf("%d series, %d interruptions; the price was %.1f %% under the bid\n", n, interruptions, saved/float64(n)*100)
+	a, b := ours/float64(n), peer/float64(n)
+	return result{fmt.Sprintf("%.1f%%", a*100), fmt.Sprintf("%.1f%%", b*100), a / max(b, 1e-9), a >= 0.9}, nil
+}
+
+func readSpotTrace(path string, series map[string][]auction.Step) error {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	var t spotTrace
+	if err := json.Unmarshal(b, &t); err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	for _, p := range t.SpotPriceHistory {
+		price, err := auction.ParsePrice(p.SpotPrice)
+		if err != nil {
+			return fmt.Errorf("%s: %w", path, err)
+		}
+		name := p.InstanceType + " " + p.AvailabilityZone
+		series[name] = append(series[name], auction.Step{At: p.Timestamp, Price: price, Ask: price})
+	}
+	return nil
+}
