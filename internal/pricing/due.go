@@ -37,7 +37,8 @@ type Usage struct {
 	PublicIPs    []Kept     // Units are addresses
 	Snapshots    []Kept     // Units are GiB
 	Volumes      []Kept     // Units are GiB; only while no instance has the volume
-	Covered      []Interval // compute that is paid for otherwise: months in advance, or by a reservation
+	Prepaid      []Interval // months that are paid in advance: all compute in them, rounding up included
+	Reserved     []Interval // used seconds that a reservation pays for; see ApplyReservations
 }
 
 // Kept is a thing that costs as long as it is kept. Of two entries for one thing
@@ -99,7 +100,7 @@ func Itemise(q Quote, u Usage) ([]Item, error) {
 	if q.Version == 1 {
 		items, err = computeItems(q, union(u.Compute))
 	} else {
-		items, err = pricedItems(q, u.Compute, u.Covered)
+		items, err = pricedItems(q, u.Compute, u.Prepaid, u.Reserved)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("due for compute: %w", err)

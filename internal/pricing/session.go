@@ -1,6 +1,7 @@
 package pricing
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"sort"
@@ -141,22 +142,22 @@ func bands(t Tariff, prices []step, session []stretch) []band {
 // seconds is a run of a session's seconds: from is in it, to is not.
 type seconds struct{ from, to int64 }
 
-// coveredSeconds returns which of a session's seconds begin in covered time.
-func coveredSeconds(session []stretch, covered []Interval) []seconds {
+// coveredSeconds returns which of a session's seconds begin in covered time. With
+// beyond, those count too that the session is only rounded up to.
+func coveredSeconds(session []stretch, covered []Interval, beyond bool) []seconds {
 	var out []seconds
 	for n, s := range session {
+		open := beyond && n == len(session)-1
 		first := sort.Search(len(covered), func(i int) bool { return covered[i].End.After(s.Start) })
 		for _, c := range covered[first:] {
-			last := n == len(session)-1
-			if !last && !c.Start.Before(s.End) {
+			from, to := c.Start, c.End
+			if !open && !from.Before(s.End) {
 				break
 			}
-			from, to := c.Start, c.End
 			if from.Before(s.Start) {
 				from = s.Start
 			}
-			// What the last stretch is rounded up to may be covered too.
-			if !last && s.End.Before(to) {
+			if !open && s.End.Before(to) {
 				to = s.End
 			}
 			if a, b := s.second(from), s.second(to); a < b {
@@ -167,22 +168,37 @@ func coveredSeconds(session []stretch, covered []Interval) []seconds {
 	return out
 }
 
+// merged returns the seconds that are in any of the runs, in order.
+func merged(runs []seconds) []seconds {
+	slices.SortFunc(runs, func(a, b seconds) int { return cmp.Compare(a.from, b.from) })
+	out := runs[:0]
+	for _, r := range runs {
+		if n := len(out); n > 0 && r.from <= out[n-1].to {
+			out[n-1].to = max(out[n-1].to, r.to)
+			continue
+		}
+		out = append(out, r)
+	}
+	return out
+}
+
 // pricedItems rates compute whose price may change and of which a part may be
 // paid for otherwise. All of a lease's seconds × rate are summed exactly and
 // rounded once; an item's amount is the difference that it makes.
-func pricedItems(q Quote, in, covered []Interval) ([]Item, error) {
+func pricedItems(q Quote, in, prepaid, reserved []Interval) ([]Item, error) {
 	prices, err := steps(q, in)
 	if err != nil {
 		return nil, err
 	}
-	paid := union(covered)
+	prepaid, reserved = union(prepaid), union(reserved)
 	var items []Item
 	var sum wide
 	var before money.Amount
 	for _, session := range sessions(in) {
 		end := session[len(session)-1]
 		waived := end.Evicted && end.used() < time.Duration(q.EvictionFreeSeconds)*time.Second
-		rates, free := bands(q.Tariff, prices, session), coveredSeconds(session, paid)
+		rates := bands(q.Tariff, prices, session)
+		free := merged(append(coveredSeconds(session, prepaid, true), coveredSeconds(session, reserved, false)...))
 		var counted int64
 		for _, s := range session {
 			counts, err := chargedSeconds(q.Tariff, s.used())

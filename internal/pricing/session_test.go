@@ -159,19 +159,21 @@ func TestWhatIsPaidForOtherwiseCostsNothing(t *testing.T) {
 	t.Parallel()
 	q := planned(t, pricing.Tariff{Compute: rate(t, "3.6")}, pricing.Request{})
 	for name, c := range map[string]struct {
-		granularity pricing.Granularity
-		covered     []pricing.Interval
-		want        string
+		granularity       pricing.Granularity
+		prepaid, reserved []pricing.Interval
+		want              string
 	}{
-		"nothing":                    {pricing.Second, nil, "0.100000"},
-		"all":                        {pricing.Second, session(-10, 500), "0.000000"},
-		"a part, told twice":         {pricing.Second, append(session(20, 50), session(30, 60)...), "0.060000"},
-		"up to the minute's end":     {pricing.Minute, session(-10, 500), "0.000000"},
-		"used seconds of the minute": {pricing.Minute, session(0, 100), "0.020000"},
+		"nothing":                        {pricing.Second, nil, nil, "0.100000"},
+		"a month around it":              {pricing.Second, session(-10, 500), nil, "0.000000"},
+		"a part, told twice":             {pricing.Second, append(session(20, 50), session(30, 60)...), nil, "0.060000"},
+		"in a month, up to the minute":   {pricing.Minute, session(-10, 500), nil, "0.000000"},
+		"a reservation, used seconds":    {pricing.Minute, nil, session(-10, 500), "0.020000"},
+		"both, a moment is covered once": {pricing.Second, session(0, 40), session(20, 60), "0.040000"},
 	} {
 		p := q
 		p.Tariff.Granularity = c.granularity
-		if got := due(t, p, pricing.Usage{Compute: session(0, 100), Covered: c.covered})[pricing.Compute]; got.String() != c.want {
+		u := pricing.Usage{Compute: session(0, 100), Prepaid: c.prepaid, Reserved: c.reserved}
+		if got := due(t, p, u)[pricing.Compute]; got.String() != c.want {
 			t.Errorf("%s: %s is due, want %s", name, got, c.want)
 		}
 	}
@@ -236,7 +238,7 @@ func TestAnySplitOfPricedUseGivesTheSameTotal(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		u := pricing.Usage{Compute: drawSpot(t), Covered: drawStretches(t, "covered")}
+		u := pricing.Usage{Compute: drawSpot(t), Prepaid: drawStretches(t, "prepaid"), Reserved: drawStretches(t, "reserved")}
 		var pieces []pricing.Interval
 		for _, i := range u.Compute {
 			cut := i.Start.Add(time.Duration(rapid.Int64Range(0, i.End.Sub(i.Start).Microseconds()).Draw(t, "at")) * time.Microsecond)
@@ -252,7 +254,7 @@ func TestAnySplitOfPricedUseGivesTheSameTotal(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		cut, err := pricing.Due(q, pricing.Usage{Compute: pieces, Covered: shred(t, u.Covered)})
+		cut, err := pricing.Due(q, pricing.Usage{Compute: pieces, Prepaid: shred(t, u.Prepaid), Reserved: shred(t, u.Reserved)})
 		if err != nil {
 			t.Fatal(err)
 		}
