@@ -182,6 +182,12 @@ func merged(runs []seconds) []seconds {
 	return out
 }
 
+// waives reports whether a session is free since the platform ended it too soon.
+func (q Quote) waives(session []stretch) bool {
+	end := session[len(session)-1]
+	return end.Evicted && end.used() < time.Duration(q.EvictionFreeSeconds)*time.Second
+}
+
 // pricedItems rates compute whose price may change and of which a part may be
 // paid for otherwise. All of a lease's seconds × rate are summed exactly and
 // rounded once; an item's amount is the difference that it makes.
@@ -195,8 +201,7 @@ func pricedItems(q Quote, in, prepaid, reserved []Interval) ([]Item, error) {
 	var sum wide
 	var before money.Amount
 	for _, session := range sessions(in) {
-		end := session[len(session)-1]
-		waived := end.Evicted && end.used() < time.Duration(q.EvictionFreeSeconds)*time.Second
+		waived := q.waives(session)
 		rates := bands(q.Tariff, prices, session)
 		free := merged(append(coveredSeconds(session, prepaid, true), coveredSeconds(session, reserved, false)...))
 		var counted int64
