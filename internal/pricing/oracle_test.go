@@ -229,7 +229,12 @@ func (h *history) rateAt(at time.Time) money.Rate {
 }
 
 func in(at time.Time, list []pricing.Interval) bool {
-	return slices.ContainsFunc(list, func(i pricing.Interval) bool { return !at.Before(i.Start) && at.Before(i.End) })
+	for n := range list {
+		if i := &list[n]; !at.Before(i.Start) && at.Before(i.End) {
+			return true
+		}
+	}
+	return false
 }
 
 // compute walks the seconds of every session.
@@ -272,17 +277,26 @@ func (h *history) compute() *big.Rat {
 			minimum++
 		}
 		var rate money.Rate
+		var alike int64 // seconds of that rate
+		add := func() {
+			sum.Add(sum, new(big.Int).Mul(big.NewInt(int64(rate)), big.NewInt(alike)))
+			alike = 0
+		}
 		for k := range counts {
 			if k == 0 || (k >= minimum && k%unit == 0) {
 				at, _ := begins(k)
-				rate = h.rateAt(at)
+				if now := h.rateAt(at); now != rate {
+					add()
+					rate = now
+				}
 			}
 			at, really := begins(k)
 			if in(at, h.usage.Prepaid) || (really && in(at, h.usage.Reserved)) {
 				continue
 			}
-			sum.Add(sum, big.NewInt(int64(rate)))
+			alike++
 		}
+		add()
 	}
 	return new(big.Rat).SetFrac(sum, big.NewInt(3600*1000))
 }
@@ -440,7 +454,7 @@ func checkReservation(r *rand.Rand) error {
 		start := from.Add(time.Duration(r.Int64N(7200_000_000)-600_000_000) * time.Microsecond)
 		runs = append(runs, pricing.Run{
 			LeaseID: fmt.Sprint("l", n), GPUModel: "m", Zone: "z", GPUs: 1 + r.Int64N(3),
-			Compute: []pricing.Interval{{Start: start, End: start.Add(time.Duration(1+r.Int64N(5000_000_000)) * time.Microsecond)}},
+			Compute: []pricing.Interval{{Start: start, End: start.Add(time.Duration(1+r.Int64N([]int64{900_000_000, 900_000_000, 5_000_000_000}[r.IntN(3)])) * time.Microsecond)}},
 		})
 	}
 	a, err := pricing.ApplyReservations([]pricing.Reservation{res}, runs, from.Add(time.Hour*9))
