@@ -213,7 +213,7 @@ func Spends(q Quote, u Usage, reference, gpuModel string, cuts []time.Time) ([]S
 	for i, until := range moments {
 		part := whole
 		if i < len(moments)-1 {
-			part = u.Until(until)
+			part = whole.Until(until)
 		}
 		due, err := Due(q, part)
 		if err != nil {

@@ -61,6 +61,19 @@ func TestUseThatStraddlesAnExpiryIsCutAtTheSecond(t *testing.T) {
 	}
 }
 
+// Cut before its end, a session that is free since it was evicted looked as if it
+// cost something, which was then taken back in the next part.
+func TestAnEvictedSessionIsFreeInEveryPartOfIt(t *testing.T) {
+	t.Parallel()
+	q := planned(t, pricing.Tariff{}, pricing.Request{Plan: pricing.Spot})
+	evicted := at(0, 50, rate(t, "3.6"))
+	evicted.Evicted = true
+	spends, err := pricing.Spends(q, pricing.Usage{Compute: []pricing.Interval{evicted, at(100, 200, rate(t, "3.6"))}}, "l", "H100", []time.Time{after(20), after(30), after(150)})
+	if err != nil || len(spends) != 2 || spends[0].Amount.String() != "0.050000" || spends[1].Amount.String() != "0.050000" {
+		t.Errorf("got %+v, %v", spends, err)
+	}
+}
+
 func TestTheGrantThatExpiresFirstPaysFirstAndOnlyForWhatItIs(t *testing.T) {
 	t.Parallel()
 	late, soon := grant("late", "1", 0, 2000, t), grant("soon", "0.3", 0, 1000, t)

@@ -192,6 +192,17 @@ func (q Quote) waives(session []stretch) bool {
 // paid for otherwise. All of a lease's seconds × rate are summed exactly and
 // rounded once; an item's amount is the difference that it makes.
 func pricedItems(q Quote, in, prepaid, reserved []Interval) ([]Item, error) {
+	t := q.Tariff
+	switch {
+	case t.Granularity.Seconds() == 0:
+		return nil, fmt.Errorf("granularity %q: want second, minute or hour", t.Granularity)
+	case t.MinimumSeconds < 0 || t.MinimumSeconds > maxMinimum:
+		return nil, fmt.Errorf("minimum of %d seconds: want 0 to %d", t.MinimumSeconds, maxMinimum)
+	case t.Compute < 0:
+		return nil, fmt.Errorf("compute price %s: want at least 0", t.Compute)
+	case q.EvictionFreeSeconds < 0 || q.EvictionFreeSeconds > maxMinimum:
+		return nil, fmt.Errorf("free for %d seconds when evicted: want 0 to %d", q.EvictionFreeSeconds, maxMinimum)
+	}
 	prices, err := steps(q, in)
 	if err != nil {
 		return nil, err
