@@ -140,6 +140,21 @@ func TestASpotQuoteHoldsAnHourAtTheBid(t *testing.T) {
 	}
 }
 
+func TestWhatIsKeptCostsByTheHourToo(t *testing.T) {
+	t.Parallel()
+	q := planned(t, pricing.Tariff{Storage: rate(t, "0.744"), PublicIP: rate(t, "0.01"), Snapshot: rate(t, "0.0744"), Volume: rate(t, "0.00744")},
+		pricing.Request{DiskGiB: 100, PublicIPs: 1, SnapshotGiB: 100, VolumeGiB: 100})
+	got, err := q.KeptPerHour(start) // a month of 744 hours
+	if err != nil || got.String() != "0.121000" {
+		t.Errorf("an hour costs %s, %v; want 0.121", got, err)
+	}
+	for _, s := range q.States {
+		if s.State == "stopped" && s.PerHour != got {
+			t.Errorf("the quote says that a stopped hour costs %s", s.PerHour)
+		}
+	}
+}
+
 func TestNonsenseGetsNoQuoteUnderAnyPlan(t *testing.T) {
 	t.Parallel()
 	good := pricing.Tariff{Currency: money.USD, Compute: 1, Granularity: pricing.Second}

@@ -113,9 +113,12 @@ func (p Payouts) At(earnings []Earning, paid money.Amount, at time.Time) (Payabl
 			return out, err
 		}
 		if release := e.At.Add(hold); e.Amount > 0 && release.After(at) {
-			held[e.Reference] += e.Amount
+			held[e.Reference], err = held[e.Reference].Add(e.Amount)
 		} else if e.Amount > 0 {
-			free += e.Amount
+			free, err = free.Add(e.Amount)
+		}
+		if err != nil {
+			return out, err
 		}
 	}
 	for _, e := range earnings {
@@ -124,7 +127,9 @@ func (p Payouts) At(earnings []Earning, paid money.Amount, at time.Time) (Payabl
 		}
 		of := min(-e.Amount, held[e.Reference])
 		held[e.Reference] -= of
-		back += -e.Amount - of
+		if back, err = back.Add(-e.Amount - of); err != nil {
+			return out, err
+		}
 	}
 	for _, e := range earnings {
 		if release := e.At.Add(hold).UTC(); e.Amount > 0 && !e.At.After(at) && release.After(at) && held[e.Reference] > 0 && (out.NextAt.IsZero() || release.Before(out.NextAt)) {
@@ -132,7 +137,9 @@ func (p Payouts) At(earnings []Earning, paid money.Amount, at time.Time) (Payabl
 		}
 	}
 	for _, h := range held {
-		out.Held += h
+		if out.Held, err = out.Held.Add(h); err != nil {
+			return out, err
+		}
 	}
 	left := free - back
 	if left > 0 {

@@ -391,27 +391,47 @@ func (q Quote) Hold() (money.Amount, error) {
 	if err != nil {
 		return 0, fmt.Errorf("hold: %w", err)
 	}
-	zone, err := location(q.TimeZone)
+	kept, err := q.keptFor(seconds, q.QuotedAt)
 	if err != nil {
 		return 0, fmt.Errorf("hold: %w", err)
 	}
-	held := []money.Amount{compute}
+	return compute.Add(kept)
+}
+
+// KeptPerHour returns what an hour of all that costs without running comes to in
+// the month of a moment: the disk, addresses, snapshots and idle volumes.
+func (q Quote) KeptPerHour(at time.Time) (money.Amount, error) {
+	kept, err := q.keptFor(secondsPerHour, at)
+	if err != nil {
+		return 0, fmt.Errorf("kept per hour: %w", err)
+	}
+	return kept, nil
+}
+
+// keptFor is what so many seconds of all that costs without running come to.
+func (q Quote) keptFor(seconds int64, at time.Time) (money.Amount, error) {
+	zone, err := location(q.TimeZone)
+	if err != nil {
+		return 0, err
+	}
+	month := monthOf(at, zone).seconds()
+	var kept []money.Amount
 	for _, m := range []struct {
 		rate       money.Rate
 		units, per int64
 	}{
-		{q.Tariff.Storage, q.DiskGiB, monthOf(q.QuotedAt, zone).seconds()},
+		{q.Tariff.Storage, q.DiskGiB, month},
 		{q.Tariff.PublicIP, q.PublicIPs, secondsPerHour},
-		{q.Tariff.Snapshot, q.SnapshotGiB, monthOf(q.QuotedAt, zone).seconds()},
-		{q.Tariff.Volume, q.VolumeGiB, monthOf(q.QuotedAt, zone).seconds()},
+		{q.Tariff.Snapshot, q.SnapshotGiB, month},
+		{q.Tariff.Volume, q.VolumeGiB, month},
 	} {
 		a, err := m.rate.Times(m.units*seconds, m.per)
 		if err != nil {
-			return 0, fmt.Errorf("hold: %w", err)
+			return 0, err
 		}
-		held = append(held, a)
+		kept = append(kept, a)
 	}
-	return sumOf(held...)
+	return sumOf(kept...)
 }
 
 func location(name string) (*time.Location, error) {
