@@ -61,6 +61,33 @@ func TestACorrectionRatesTheMonthAgain(t *testing.T) {
 	}
 }
 
+// Three tiers by the hours since the last change of configuration: the first price,
+// half of it, and 34 % of it.
+func TestGraduatedRatesAreSplitAtTheirBounds(t *testing.T) {
+	t.Parallel()
+	const hour, day = 3600, 86_400
+	tiers := []pricing.RateTier{{0, rate(t, "1.00")}, {4 * day, rate(t, "0.50")}, {15 * day, rate(t, "0.34")}}
+	for quantity, want := range map[int64]string{0: "0.000000", 4 * day: "96.000000", 4*day + hour: "96.500000", 15 * day: "228.000000", 15*day + hour + 1: "228.340094"} {
+		if got, err := pricing.Graduated(tiers, quantity, hour); err != nil || got.String() != want {
+			t.Errorf("%d s cost %s, %v; want %s", quantity, got, err, want)
+		}
+	}
+	for name, bad := range map[string][]pricing.RateTier{"a gap at the begin": {{1, 1}}, "out of order": {{0, 1}, {5, 1}, {5, 1}}, "a negative rate": {{0, -1}}} {
+		if _, err := pricing.Graduated(bad, 10, 1); err == nil {
+			t.Errorf("%s: no error", name)
+		}
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		r := money.Rate(rapid.Int64Range(0, 1e12).Draw(t, "rate"))
+		quantity := rapid.Int64Range(0, 1e6).Draw(t, "quantity")
+		// Tiers of one rate are one tier, wherever the bounds are.
+		got, err := pricing.Graduated([]pricing.RateTier{{0, r}, {rapid.Int64Range(1, 1e6).Draw(t, "bound"), r}}, quantity, hour)
+		if want, e := r.Times(quantity, hour); err != nil || e != nil || got != want {
+			t.Fatalf("%s, %v; want %s, %v", got, err, want, e)
+		}
+	})
+}
+
 func TestAPriceListChangesTheTariffThatAQuoteFreezes(t *testing.T) {
 	t.Parallel()
 	list := pricing.Tariff{Compute: rate(t, "2"), Storage: rate(t, "0.35"), Egress: rate(t, "0.8")}
