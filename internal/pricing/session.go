@@ -46,10 +46,19 @@ func (s stretch) used() time.Duration { return s.before + s.End.Sub(s.Start) }
 
 func ceilSeconds(d time.Duration) int64 { return int64((d + time.Second - 1) / time.Second) }
 
-// sessions returns the sessions of compute intervals, each in its stretches.
+// sessions returns the sessions of compute intervals, each in its stretches. An
+// eviction at the moment of a price change leaves an interval of no length, which
+// uses nothing and still says how the stretch that ends there ended.
 func sessions(in []Interval) [][]stretch {
+	evicted := map[int64]bool{}
+	for _, i := range in {
+		if end := i.End.UnixMicro(); i.Evicted && i.Start.UnixMicro() == end {
+			evicted[end] = true
+		}
+	}
 	var out [][]stretch
 	for _, i := range union(in) {
+		i.Evicted = i.Evicted || evicted[i.End.UnixMicro()]
 		n := len(out)
 		if n == 0 || !i.Resumes {
 			out = append(out, []stretch{{Interval: i}})

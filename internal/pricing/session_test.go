@@ -108,6 +108,7 @@ func TestSpotUseThatThePlatformEndsInItsFirstMinuteIsFree(t *testing.T) {
 		"over the two prices for a minute":       {[]pricing.Interval{at(0, 20, 2*r), evicted(at(20, 61, r))}, "0.081000"},
 		"a break that was not the renter's":      {[]pricing.Interval{at(0, 40, r), resumed(evicted(at(100, 130, r)))}, "0.070000"},
 		"the next run is a run of its own":       {[]pricing.Interval{evicted(at(0, 59, r)), at(600, 610, r)}, "0.010000"},
+		"the price changed as it was evicted":    {[]pricing.Interval{at(0, 59, r), evicted(at(59, 59, 2*r))}, "0.000000"},
 		"went on at once at another host's word": {[]pricing.Interval{evicted(at(0, 59, r)), at(59, 61, r)}, "0.061000"},
 	} {
 		if got := due(t, q, pricing.Usage{Compute: c.use})[pricing.Compute]; got.String() != c.want {
