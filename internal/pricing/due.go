@@ -18,6 +18,11 @@ type Interval struct {
 	// was not the renter's doing, such as a host that was silent: the two are
 	// rounded, and held to the minimum, together.
 	Resumes bool `json:"resumes,omitempty"`
+	// Rate is the bundle's price an hour during the interval: of spot use, which
+	// costs what the market cleared at. Other plans ignore it.
+	Rate money.Rate `json:"rate_per_hour,omitempty"`
+	// Evicted says that the platform ended the interval, not the renter.
+	Evicted bool `json:"evicted,omitempty"`
 }
 
 // Usage is all that a lease has used so far. The order of intervals, repeats,
@@ -26,6 +31,22 @@ type Usage struct {
 	Compute     []Interval // each connected stretch is one session, with one start, unless it resumes one
 	Storage     []Interval // the quote's DiskGiB were allocated
 	EgressBytes int64
+
+	// What only quotes of version 2 rate.
+	IngressBytes int64
+	PublicIPs    []Kept     // Units are addresses
+	Snapshots    []Kept     // Units are GiB
+	Volumes      []Kept     // Units are GiB; only while no instance has the volume
+	Prepaid      []Interval // months that are paid in advance: all compute in them, rounding up included
+	Reserved     []Interval // used seconds that a reservation pays for; see ApplyReservations
+}
+
+// Kept is a thing that costs as long as it is kept. Of two entries for one thing
+// and moment the larger counts, once.
+type Kept struct {
+	ID       string
+	Units    int64
+	Interval Interval
 }
 
 // Item is a part of an amount due that can be shown as a line of a bill: a
@@ -42,6 +63,10 @@ type Item struct {
 	Per    int64
 	Rate   money.Rate
 	Amount money.Amount
+	// Covered says that Charged is paid for otherwise, so that Amount is zero.
+	Covered bool
+	// Waived says that the platform evicted the session before it counts.
+	Waived bool
 }
 
 // Due returns the whole amount due per meter for all usage so far. It never
@@ -52,6 +77,11 @@ func Due(q Quote, u Usage) (map[Meter]money.Amount, error) {
 		return nil, err
 	}
 	due := map[Meter]money.Amount{Compute: 0, Storage: 0, Egress: 0}
+	if q.Version > 1 {
+		for _, m := range Meters {
+			due[m] = 0
+		}
+	}
 	for _, it := range items {
 		if due[it.Meter], err = due[it.Meter].Add(it.Amount); err != nil {
 			return nil, fmt.Errorf("due for %s: %w", it.Meter, err)
@@ -62,10 +92,16 @@ func Due(q Quote, u Usage) (map[Meter]money.Amount, error) {
 
 // Itemise is Due in lines.
 func Itemise(q Quote, u Usage) ([]Item, error) {
-	if q.Version != 1 {
-		return nil, fmt.Errorf("quote has version %d: this build rates version 1", q.Version)
+	if q.Version != 1 && q.Version != 2 {
+		return nil, fmt.Errorf("quote has version %d: this build rates versions 1 and 2", q.Version)
 	}
-	items, err := computeItems(q, union(u.Compute))
+	var items []Item
+	var err error
+	if q.Version == 1 {
+		items, err = computeItems(q, union(u.Compute))
+	} else {
+		items, err = pricedItems(q, u.Compute, u.Prepaid, u.Reserved)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("due for compute: %w", err)
 	}
@@ -81,7 +117,11 @@ func Itemise(q Quote, u Usage) ([]Item, error) {
 		}
 		items = append(items, Item{Meter: Egress, Used: u.EgressBytes, Charged: u.EgressBytes, Per: bytesPerGB, Rate: q.Tariff.Egress, Amount: amount})
 	}
-	return items, nil
+	if q.Version == 1 {
+		return items, nil
+	}
+	rest, err := furtherItems(q, u)
+	return append(items, rest...), err
 }
 
 // computeItems rates sessions. The sum of all charged seconds is rounded once;
@@ -204,11 +244,15 @@ func union(in []Interval) []Interval {
 	out := all[:0]
 	for _, i := range all {
 		if n := len(out); n > 0 && !i.Start.After(out[n-1].End) {
-			if out[n-1].End.Before(i.End) {
-				out[n-1].End = i.End
+			switch last := &out[n-1]; {
+			case last.End.Before(i.End):
+				last.End, last.Evicted = i.End, i.Evicted
+			case last.End.Equal(i.End):
+				last.Evicted = last.Evicted || i.Evicted
 			}
 			continue
 		}
+		i.Rate = 0 // stretches of several rates may be in one
 		out = append(out, i)
 	}
 	return out

@@ -8,8 +8,17 @@ import (
 	"suanli.dev/internal/money"
 )
 
-// OnDemand is the plan that is paid by use and ends whenever the renter says so.
-const OnDemand = "on_demand"
+// The plans: how a lease is paid.
+const (
+	OnDemand = "on_demand" // by use; ends whenever the renter says so
+	Spot     = "spot"      // by use, at the market's price, while the bid holds
+	Reserved = "reserved"  // a reservation's seconds first, then by use
+	Monthly  = "monthly"   // months in advance
+	Trial    = "trial"     // by use, from an operator's grant
+)
+
+// Plans lists all plans in the order in which they are shown.
+var Plans = [...]string{OnDemand, Spot, Reserved, Monthly, Trial}
 
 // Meter is a kind of usage that has a price.
 type Meter string
@@ -19,10 +28,16 @@ const (
 	Compute Meter = "compute" // seconds of a running instance
 	Storage Meter = "storage" // GiB-seconds of allocated disk, running or stopped
 	Egress  Meter = "egress"  // bytes sent by the instance
+
+	// Those that quotes of version 2 have too.
+	Ingress  Meter = "ingress"   // bytes received by the instance
+	PublicIP Meter = "public_ip" // seconds of an address of one's own
+	Snapshot Meter = "snapshot"  // GiB-seconds of kept snapshots
+	Volume   Meter = "volume"    // GiB-seconds of volumes that no instance has
 )
 
 // Meters lists all meters in the order in which they are shown.
-var Meters = [...]Meter{Compute, Storage, Egress}
+var Meters = [...]Meter{Compute, Storage, Egress, Ingress, PublicIP, Snapshot, Volume}
 
 // Granularity is the unit that a session's compute time is counted in.
 type Granularity string
@@ -60,10 +75,13 @@ const (
 	maxRunSeconds = 10 * 366 * secondsPerDay
 	maxEgress     = 1_000_000_000_000_000_000
 	maxMinimum    = 31 * secondsPerDay
+	maxAddresses  = 1 << 16
 )
 
 // Tariff is the price of one bundle. Rates are for the bundle as a whole, never
-// per GPU, so that no reader has to know whether to multiply.
+// per GPU, so that no reader has to know whether to multiply. A rate of zero is
+// free. The rates that version 1 did not know are left out of JSON when they are
+// zero, so a quote of version 1 keeps its bytes.
 type Tariff struct {
 	Currency              money.Currency `json:"currency"`
 	Compute               money.Rate     `json:"compute_per_hour"`      // the whole bundle, per hour
@@ -72,6 +90,37 @@ type Tariff struct {
 	Granularity           Granularity    `json:"granularity"`
 	MinimumSeconds        int64          `json:"minimum_seconds"`         // charged at each start
 	CommissionBasisPoints int64          `json:"commission_basis_points"` // the platform's part of the charge, in 1/100 %
+
+	Ingress  money.Rate `json:"ingress_per_gb,omitempty"`         // per 10⁹ bytes
+	PublicIP money.Rate `json:"public_ip_per_hour,omitempty"`     // per address and hour
+	Snapshot money.Rate `json:"snapshot_per_gib_month,omitempty"` // per GiB and calendar month
+	Volume   money.Rate `json:"volume_per_gib_month,omitempty"`   // per GiB and calendar month, while no instance has it
+}
+
+// Rate returns the rate of a meter, and zero of what is not a meter.
+func (t Tariff) Rate(m Meter) money.Rate {
+	switch m {
+	case Compute:
+		return t.Compute
+	case Storage:
+		return t.Storage
+	case Egress:
+		return t.Egress
+	case Ingress:
+		return t.Ingress
+	case PublicIP:
+		return t.PublicIP
+	case Snapshot:
+		return t.Snapshot
+	case Volume:
+		return t.Volume
+	}
+	return 0
+}
+
+// beyondVersion1 reports whether t prices what version 1 did not know.
+func (t Tariff) beyondVersion1() bool {
+	return t.Ingress != 0 || t.PublicIP != 0 || t.Snapshot != 0 || t.Volume != 0
 }
 
 // Check reports the first thing that is wrong with t.
@@ -85,6 +134,14 @@ func (t Tariff) Check() error {
 		return fmt.Errorf("storage price %s: want at least 0", t.Storage)
 	case t.Egress < 0:
 		return fmt.Errorf("egress price %s: want at least 0", t.Egress)
+	case t.Ingress < 0:
+		return fmt.Errorf("ingress price %s: want at least 0", t.Ingress)
+	case t.PublicIP < 0:
+		return fmt.Errorf("public address price %s: want at least 0", t.PublicIP)
+	case t.Snapshot < 0:
+		return fmt.Errorf("snapshot price %s: want at least 0", t.Snapshot)
+	case t.Volume < 0:
+		return fmt.Errorf("volume price %s: want at least 0", t.Volume)
 	case t.Granularity.Seconds() == 0:
 		return fmt.Errorf("granularity %q: want second, minute or hour", t.Granularity)
 	case t.MinimumSeconds < 0 || t.MinimumSeconds > maxMinimum:

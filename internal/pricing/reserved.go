@@ -1,0 +1,495 @@
+package pricing
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"suanli.dev/internal/money"
+)
+
+// Upfront says how much of a reservation is paid when it is bought.
+type Upfront string
+
+// The ways to pay for a reservation.
+const (
+	NoUpfront      Upfront = "none"
+	PartialUpfront Upfront = "partial" // half
+	AllUpfront     Upfront = "all"
+)
+
+// partialUpfront is the part that PartialUpfront pays at once: half, in basis points.
+const partialUpfront = basisPoints / 2
+
+// Reservation is GPUs of a model in a zone, held and paid for by the clock hour
+// whether they are used or not.
+type Reservation struct {
+	ID         string         `json:"id"`
+	GPUModel   string         `json:"gpu_model"`
+	Zone       string         `json:"zone"` // where, not a time zone
+	GPUs       int64          `json:"gpu_count"`
+	From       time.Time      `json:"from"`
+	Until      time.Time      `json:"until"`
+	Currency   money.Currency `json:"currency"`
+	Payment    Upfront        `json:"payment"`
+	UpfrontDue money.Amount   `json:"upfront"`                 // at From
+	Hourly     money.Rate     `json:"hourly_per_gpu"`          // for each GPU and hour, used or not
+	Months     int            `json:"term_months"`             // 0: custom
+	ListHourly money.Rate     `json:"list_hourly_per_gpu"`     // on demand, when it was bought
+	Discount   int64          `json:"discount_basis_points"`   // off ListHourly
+	Commission int64          `json:"commission_basis_points"` // the platform's part
+}
+
+// window returns the clock hours of a reservation: from the start of the hour in
+// which it begins to the end of the hour in which it ends, as at Tencent.
+func (r Reservation) window() (from, until time.Time) {
+	from = r.From.UTC().Truncate(time.Hour)
+	until = r.Until.UTC().Truncate(time.Hour)
+	if until.Before(r.Until) {
+		until = until.Add(time.Hour)
+	}
+	return from, until
+}
+
+// Hours returns how many clock hours a reservation has.
+func (r Reservation) Hours() int64 {
+	from, until := r.window()
+	return max(0, int64(until.Sub(from)/time.Hour))
+}
+
+// Check reports the first thing that is wrong with r.
+func (r Reservation) Check() error {
+	switch {
+	case r.GPUs < 1 || r.GPUs > maxGPUs:
+		return fmt.Errorf("reservation of %d GPUs: want 1 to %d", r.GPUs, maxGPUs)
+	case !r.From.Before(r.Until):
+		return fmt.Errorf("reservation from %s until %s: it has no time in it", r.From, r.Until)
+	case r.Until.Sub(r.From) > maxRunSeconds*time.Second:
+		return fmt.Errorf("reservation from %s until %s: want ten years at most", r.From, r.Until)
+	case r.UpfrontDue < 0:
+		return fmt.Errorf("reservation with %s upfront: want at least 0", r.UpfrontDue)
+	case r.Hourly < 0:
+		return fmt.Errorf("reservation at %s an hour: want at least 0", r.Hourly)
+	case !slices.Contains([]Upfront{NoUpfront, PartialUpfront, AllUpfront}, r.Payment):
+		return fmt.Errorf("payment %q of a reservation: want none, partial or all", r.Payment)
+	}
+	return nil
+}
+
+const maxGPUs = 1 << 20
+
+// Due returns all that a reservation itself has cost by a moment: what is paid
+// upfront, from its begin on, and its hours so far to the second.
+func (r Reservation) Due(at time.Time) (money.Amount, error) {
+	if err := r.Check(); err != nil {
+		return 0, err
+	}
+	from, until := r.window()
+	if at.Before(r.From) {
+		return 0, nil
+	}
+	if at.After(until) {
+		at = until
+	}
+	hours, err := r.hourly(int64(at.Sub(from) / time.Second))
+	if err != nil {
+		return 0, err
+	}
+	return r.UpfrontDue.Add(hours)
+}
+
+// hourly is what so many seconds cost, without what is paid upfront.
+func (r Reservation) hourly(seconds int64) (money.Amount, error) {
+	quantity, err := times(seconds, r.GPUs)
+	if err != nil {
+		return 0, err
+	}
+	return r.Hourly.Times(quantity, secondsPerHour)
+}
+
+// effective is what a reservation's first seconds cost with what is paid upfront
+// spread evenly over all of them.
+func (r Reservation) effective(seconds int64) (money.Amount, error) {
+	upfront, err := part(r.UpfrontDue, seconds, r.Hours()*secondsPerHour)
+	if err != nil {
+		return 0, err
+	}
+	hours, err := r.hourly(seconds)
+	if err != nil {
+		return 0, err
+	}
+	return upfront.Add(hours)
+}
+
+// Run is what one lease ran, for reservations to be applied to.
+type Run struct {
+	LeaseID  string
+	GPUModel string
+	Zone     string
+	GPUs     int64
+	Compute  []Interval
+}
+
+// HourUse is what a reservation was worth in one clock hour.
+type HourUse struct {
+	ReservationID string
+	Hour          time.Time
+	Capacity      int64 // GPU-seconds held and paid for
+	Used          int64 // GPU-seconds that leases had of them
+	Unused        int64
+	Cost          money.Amount // of the hour, with its part of what was paid upfront
+	UnusedCost    money.Amount // the part of Cost that nobody had
+	Leases        []LeaseUse   // ordered by lease
+}
+
+// LeaseUse is what a lease had of a reservation in an hour.
+type LeaseUse struct {
+	LeaseID string
+	Seconds int64        // of the bundle
+	Cost    money.Amount // its part of the hour's Cost: FOCUS's effective cost
+}
+
+// Application is what reservations come to for leases.
+type Application struct {
+	// Covered is the time of each lease that is paid for; see Usage.Reserved.
+	Covered map[string][]Interval
+	Hours   []HourUse // by reservation, then by hour; hours without use are among them
+}
+
+// ApplyReservations applies reservations to the leases of one account, for all
+// clock hours (UTC) that have begun by a moment. In each hour a reservation is worth
+// 3,600 s for each of its GPUs, spread over the matching leases in proportion to
+// the GPU-seconds that they ran, in whole seconds of a bundle by largest remainder;
+// in a lease, the hour's first seconds are covered first. Seconds that are not
+// used in their hour are gone. Of several reservations the one that began first
+// applies first. The result depends on nothing but its arguments, so use that is
+// reported late is applied by calling it again.
+func ApplyReservations(reservations []Reservation, runs []Run, until time.Time) (Application, error) {
+	out := Application{Covered: map[string][]Interval{}}
+	ordered := slices.Clone(reservations)
+	slices.SortFunc(ordered, func(a, b Reservation) int {
+		return cmp.Or(a.From.Compare(b.From), cmp.Compare(a.ID, b.ID))
+	})
+	uses, err := useByHour(runs)
+	if err != nil {
+		return out, err
+	}
+	for _, r := range ordered {
+		if err := r.Check(); err != nil {
+			return out, fmt.Errorf("reservation %s: %w", r.ID, err)
+		}
+		from, end := r.window()
+		capacity := r.GPUs * secondsPerHour
+		var before money.Amount
+		for hour, n := from, int64(1); hour.Before(end) && hour.Before(until); hour, n = hour.Add(time.Hour), n+1 {
+			total, err := r.effective(n * secondsPerHour)
+			if err != nil {
+				return out, fmt.Errorf("reservation %s: %w", r.ID, err)
+			}
+			h := HourUse{ReservationID: r.ID, Hour: hour, Capacity: capacity, Cost: total - before}
+			before = total
+			var matching []*hourUse
+			for _, u := range uses[hour.Unix()] {
+				if u.run.GPUModel == r.GPUModel && u.run.Zone == r.Zone && len(u.free) > 0 {
+					matching = append(matching, u)
+				}
+			}
+			taken := spread(capacity, matching)
+			weights := []int64{0} // of what is unused, then of the leases
+			for i, u := range matching {
+				if taken[i] == 0 {
+					continue
+				}
+				out.Covered[u.run.LeaseID] = append(out.Covered[u.run.LeaseID], u.take(taken[i])...)
+				h.Leases = append(h.Leases, LeaseUse{LeaseID: u.run.LeaseID, Seconds: taken[i]})
+				h.Used += taken[i] * u.run.GPUs
+				weights = append(weights, taken[i]*u.run.GPUs)
+			}
+			h.Unused = h.Capacity - h.Used
+			weights[0] = h.Unused
+			costs, err := Allocate(h.Cost, weights)
+			if err != nil {
+				return out, fmt.Errorf("reservation %s: %w", r.ID, err)
+			}
+			h.UnusedCost = costs[0]
+			for i := range h.Leases {
+				h.Leases[i].Cost = costs[i+1]
+			}
+			out.Hours = append(out.Hours, h)
+		}
+	}
+	for id, c := range out.Covered {
+		out.Covered[id] = union(c)
+	}
+	return out, nil
+}
+
+// hourUse is what a lease ran in one clock hour.
+type hourUse struct {
+	run  *Run
+	free []secondsFrom // that no reservation covers yet
+}
+
+// secondsFrom is a run of whole seconds from a moment on.
+type secondsFrom struct {
+	start time.Time
+	count int64
+}
+
+func (u *hourUse) seconds() (n int64) {
+	for _, f := range u.free {
+		n += f.count
+	}
+	return n
+}
+
+// take removes the first n free seconds and returns when they were.
+func (u *hourUse) take(n int64) []Interval {
+	var out []Interval
+	for n > 0 {
+		f := &u.free[0]
+		count := min(n, f.count)
+		end := f.start.Add(time.Duration(count) * time.Second)
+		out = append(out, Interval{Start: f.start, End: end})
+		if n -= count; count == f.count {
+			u.free = u.free[1:]
+		} else {
+			f.start, f.count = end, f.count-count
+		}
+	}
+	return out
+}
+
+// useByHour cuts runs into clock hours. A second belongs to the hour in which it
+// begins, and one that was not completed is not used.
+func useByHour(runs []Run) (map[int64][]*hourUse, error) {
+	byLease := map[string]*Run{}
+	var ids []string
+	for _, r := range runs {
+		if r.GPUs < 1 || r.GPUs > maxGPUs {
+			return nil, fmt.Errorf("lease %s has %d GPUs: want 1 to %d", r.LeaseID, r.GPUs, maxGPUs)
+		}
+		known := byLease[r.LeaseID]
+		if known == nil {
+			r.Compute = slices.Clone(r.Compute)
+			byLease[r.LeaseID] = &r
+			ids = append(ids, r.LeaseID)
+			continue
+		}
+		if known.GPUModel != r.GPUModel || known.Zone != r.Zone || known.GPUs != r.GPUs {
+			return nil, fmt.Errorf("lease %s is reported as two different bundles", r.LeaseID)
+		}
+		known.Compute = append(known.Compute, r.Compute...)
+	}
+	slices.Sort(ids)
+	out := map[int64][]*hourUse{}
+	for _, id := range ids {
+		r := byLease[id]
+		for _, session := range sessions(r.Compute) {
+			completed := int64(session[len(session)-1].used() / time.Second)
+			for _, s := range session {
+				// From the first second that begins in s to the first that begins after it.
+				second, end := ceilSeconds(s.before), min(completed, ceilSeconds(s.used()))
+				for second < end {
+					at := s.moment(second)
+					hour := at.Truncate(time.Hour)
+					count := min(end-second, ceilSeconds(hour.Add(time.Hour).Sub(at)))
+					uses := out[hour.Unix()]
+					if len(uses) == 0 || uses[len(uses)-1].run != r {
+						uses = append(uses, &hourUse{run: r})
+						out[hour.Unix()] = uses
+					}
+					u := uses[len(uses)-1]
+					u.free = append(u.free, secondsFrom{at, count})
+					second += count
+				}
+			}
+		}
+	}
+	return out, nil
+}
+
+// spread divides GPU-seconds among uses in proportion to what they ran, in whole
+// seconds of each bundle and never more than it ran.
+func spread(capacity int64, uses []*hourUse) []int64 {
+	out := make([]int64, len(uses))
+	var want int64
+	for _, u := range uses {
+		want += u.seconds() * u.run.GPUs
+	}
+	if want <= capacity {
+		for i, u := range uses {
+			out[i] = u.seconds()
+		}
+		return out
+	}
+	left := capacity
+	type remainder struct {
+		use  int
+		part uint64 // of a second, in parts of want
+	}
+	var rest []remainder
+	for i, u := range uses {
+		// capacity × seconds ÷ want: GPUs are on both sides of the proportion.
+		q, rem, err := product(capacity, u.seconds()).quoRem(uint64(want))
+		if err != nil {
+			return out // cannot be: it is less than the seconds
+		}
+		out[i] = q
+		left -= q * u.run.GPUs
+		rest = append(rest, remainder{i, rem})
+	}
+	slices.SortStableFunc(rest, func(a, b remainder) int { return cmp.Compare(b.part, a.part) })
+	for _, r := range rest {
+		if u := uses[r.use]; r.part > 0 && left >= u.run.GPUs {
+			out[r.use]++
+			left -= u.run.GPUs
+		}
+	}
+	return out
+}
+
+// Curve is what a host takes off for reservations: by term, and more for what is
+// paid at once.
+type Curve struct {
+	Terms              []TermDiscount `json:"terms"`
+	PartialBasisPoints int64          `json:"partial_upfront_basis_points"` // beside the term's
+	AllBasisPoints     int64          `json:"all_upfront_basis_points"`     // likewise
+}
+
+// Bounds is what an operator lets hosts offer.
+type Bounds struct {
+	MaxMonths      int   `json:"max_months"`
+	MaxBasisPoints int64 `json:"max_basis_points"` // of all discounts together
+}
+
+// Check reports the first thing that is wrong with c within b.
+func (c Curve) Check(b Bounds) error {
+	if err := checkTerms(c.Terms); err != nil {
+		return err
+	}
+	if c.PartialBasisPoints < 0 || c.AllBasisPoints < c.PartialBasisPoints {
+		return fmt.Errorf("upfront discounts of %d and %d basis points: want at least 0, and no less for all than for a part", c.PartialBasisPoints, c.AllBasisPoints)
+	}
+	var longest TermDiscount
+	if n := len(c.Terms); n > 0 {
+		longest = c.Terms[n-1]
+	}
+	if longest.Months > b.MaxMonths {
+		return fmt.Errorf("a term of %d months: the operator's bound is %d", longest.Months, b.MaxMonths)
+	}
+	if most := longest.BasisPoints + c.AllBasisPoints; most > b.MaxBasisPoints || most > basisPoints {
+		return fmt.Errorf("discounts add up to %d basis points: the operator's bound is %d", most, min(b.MaxBasisPoints, basisPoints))
+	}
+	return nil
+}
+
+// Discount returns what a term paid for in some way takes off, in basis points. A
+// custom term has the discount of the longest listed one that is not longer.
+func (c Curve) Discount(months int, payment Upfront) int64 {
+	bp := discountFor(c.Terms, months)
+	switch payment {
+	case PartialUpfront:
+		bp += c.PartialBasisPoints
+	case AllUpfront:
+		bp += c.AllBasisPoints
+	}
+	return bp
+}
+
+// Purchase is what a reservation is asked for.
+type Purchase struct {
+	ID         string
+	GPUModel   string
+	Zone       string
+	GPUs       int64
+	Currency   money.Currency
+	ListHourly money.Rate // on demand, for each GPU
+	From       time.Time
+	TimeZone   string    // the account's, whose calendar the months are counted by
+	Months     int       // or
+	Until      time.Time // a custom end
+	Payment    Upfront
+	Commission int64 // basis points
+}
+
+// Priced is a reservation with what it comes to.
+type Priced struct {
+	Reservation Reservation  `json:"reservation"`
+	Hours       int64        `json:"hours"`
+	List        money.Amount `json:"list"`                    // all hours on demand
+	Total       money.Amount `json:"total"`                   // upfront and all hours
+	Saving      money.Amount `json:"saving"`                  // list − total
+	BreakEven   int64        `json:"break_even_basis_points"` // the use from which it is cheaper than on demand
+}
+
+// Reserve prices a reservation by a host's curve within the operator's bounds.
+func Reserve(p Purchase, c Curve, b Bounds) (Priced, error) {
+	var out Priced
+	if err := c.Check(b); err != nil {
+		return out, fmt.Errorf("reserve: %w", err)
+	}
+	months := p.Months
+	until := p.Until
+	if months > 0 {
+		end, err := Boundary(p.From, p.TimeZone, months)
+		if err != nil {
+			return out, fmt.Errorf("reserve: %w", err)
+		}
+		until = end
+	} else if p.From.Before(until) {
+		in, err := PeriodAt(p.From, p.TimeZone, 1, until)
+		if err != nil {
+			return out, fmt.Errorf("reserve: %w", err)
+		}
+		months = in.Number // whole ones
+	}
+	if months < 0 || months > b.MaxMonths {
+		return out, fmt.Errorf("reserve: %d months: the operator's bound is %d", months, b.MaxMonths)
+	}
+	if p.ListHourly < 0 {
+		return out, fmt.Errorf("reserve: a price of %s an hour: want at least 0", p.ListHourly)
+	}
+	r := Reservation{
+		ID: p.ID, GPUModel: p.GPUModel, Zone: p.Zone, GPUs: p.GPUs, From: p.From.UTC().Truncate(time.Microsecond), Until: until.UTC(),
+		Currency: p.Currency, Payment: p.Payment, Months: p.Months, ListHourly: p.ListHourly,
+		Discount: c.Discount(months, p.Payment), Commission: p.Commission,
+	}
+	if err := r.Check(); err != nil {
+		return out, fmt.Errorf("reserve: %w", err)
+	}
+	hourly, err := product(int64(p.ListHourly), basisPoints-r.Discount).over(basisPoints)
+	if err != nil {
+		return out, fmt.Errorf("reserve: %w", err)
+	}
+	out.Hours = r.Hours()
+	seconds := out.Hours * secondsPerHour
+	r.Hourly = money.Rate(hourly)
+	whole, err := r.hourly(seconds)
+	if err != nil {
+		return out, fmt.Errorf("reserve: %w", err)
+	}
+	switch p.Payment {
+	case AllUpfront:
+		r.Hourly, r.UpfrontDue = 0, whole
+	case PartialUpfront:
+		// The upfront part is what the rounded hourly price leaves of the whole, so
+		// the two are the whole exactly.
+		r.Hourly /= basisPoints / partialUpfront
+		later, err := r.hourly(seconds)
+		if err != nil {
+			return out, fmt.Errorf("reserve: %w", err)
+		}
+		r.UpfrontDue = whole - later
+	}
+	out.Reservation, out.Total = r, whole
+	list := r
+	list.Hourly = p.ListHourly
+	if out.List, err = list.hourly(seconds); err != nil {
+		return out, fmt.Errorf("reserve: %w", err)
+	}
+	out.Saving = out.List - out.Total
+	out.BreakEven = basisPoints - r.Discount
+	return out, nil
+}

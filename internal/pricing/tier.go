@@ -1,0 +1,92 @@
+package pricing
+
+import (
+	"fmt"
+	"math"
+
+	"suanli.dev/internal/money"
+)
+
+// Tier is what use beyond a sum takes off. Tiers are graduated: each takes its part
+// off what lies in it, and nothing off what lies below.
+type Tier struct {
+	From        money.Amount `json:"from"` // of the month, before this discount
+	BasisPoints int64        `json:"basis_points"`
+}
+
+// checkTiers reports the first thing that is wrong with tiers.
+func checkTiers(tiers []Tier) error {
+	for i, t := range tiers {
+		if t.From < 0 || t.BasisPoints < 0 || t.BasisPoints > basisPoints {
+			return fmt.Errorf("tier from %s with %d basis points off: want at least 0, and 0 to 10000", t.From, t.BasisPoints)
+		}
+		if i > 0 && tiers[i-1].From >= t.From {
+			return fmt.Errorf("tier from %s comes after the one from %s: want them in order", t.From, tiers[i-1].From)
+		}
+	}
+	return nil
+}
+
+// VolumeDiscount returns what tiers take off a month's amount, rounded once. Who
+// has posted a discount already posts the difference, also when a correction
+// makes the month's amount less.
+func VolumeDiscount(tiers []Tier, month money.Amount) (money.Amount, error) {
+	if err := checkTiers(tiers); err != nil {
+		return 0, err
+	}
+	var sum wide
+	var err error
+	for i, t := range tiers {
+		until := month
+		if i+1 < len(tiers) {
+			until = min(until, tiers[i+1].From)
+		}
+		if t.From < until {
+			if sum, err = sum.plus(product(int64(until-t.From), t.BasisPoints)); err != nil {
+				return 0, err
+			}
+		}
+	}
+	off, err := sum.over(basisPoints)
+	return money.Amount(off), err
+}
+
+// RateTier is the rate of what lies beyond a quantity.
+type RateTier struct {
+	From int64      `json:"from"` // in the meter's base unit: seconds, bytes
+	Rate money.Rate `json:"rate"`
+}
+
+// Graduated prices a quantity by tiers: what lies in each at its own rate, summed
+// exactly and rounded once. per is how many base units the rates are for. The
+// quantity is cumulative, since a month's begin or a change of configuration, and
+// who has posted an amount already posts the difference.
+func Graduated(tiers []RateTier, quantity, per int64) (money.Amount, error) {
+	if quantity < 0 || per < 1 || per > math.MaxInt64/nanoPerMicro {
+		return 0, fmt.Errorf("%d units priced for each %d: want at least 0 and at least 1", quantity, per)
+	}
+	var sum wide
+	for i, t := range tiers {
+		switch {
+		case i == 0 && t.From != 0:
+			return 0, fmt.Errorf("the first tier begins at %d: want 0", t.From)
+		case i > 0 && tiers[i-1].From >= t.From:
+			return 0, fmt.Errorf("tier from %d comes after the one from %d: want them in order", t.From, tiers[i-1].From)
+		case t.Rate < 0:
+			return 0, fmt.Errorf("tier from %d at %s: want at least 0", t.From, t.Rate)
+		}
+		until := quantity
+		if i+1 < len(tiers) {
+			until = min(until, tiers[i+1].From)
+		}
+		if t.From >= until {
+			continue
+		}
+		var err error
+		if sum, err = sum.plus(product(int64(t.Rate), until-t.From)); err != nil {
+			return 0, err
+		}
+	}
+	amount, err := sum.over(uint64(per) * nanoPerMicro)
+	return money.Amount(amount), err
+}
