@@ -79,7 +79,7 @@ func openSQLite(ctx context.Context, path string) (*DB, error) {
 			"busy_timeout(10000)", "journal_mode(WAL)", "synchronous(FULL)", "foreign_keys(1)",
 			"cache_size(-16000)", "temp_store(MEMORY)",
 		}, "_txlock": {mode}}
-		pool, err := sql.Open("sqlite", "file:"+(&url.URL{Path: path}).EscapedPath()+"?"+q.Encode())
+		pool, err := sql.Open(preparing, "file:"+(&url.URL{Path: path}).EscapedPath()+"?"+q.Encode())
 		if err != nil {
 			return nil, err
 		}
