@@ -243,7 +243,7 @@ func (w *world) beat(h *fakeHost) {
 
 // tick is one turn of the reconciler, with all that it starts.
 func (w *world) tick() {
-	w.reconcile(w.ctx)
+	w.reconcile(w.ctx, true)
 	w.commanding.Wait()
 }
 
