@@ -8,10 +8,12 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"math/big"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"runtime/pprof"
 	"slices"
 	"strconv"
 	"strings"
@@ -25,8 +27,10 @@ import (
 	agentruntime "suanli.dev/internal/agent/runtime"
 	"suanli.dev/internal/agent/tunnel"
 	"suanli.dev/internal/config"
+	"suanli.dev/internal/fault"
 	"suanli.dev/internal/fleet"
 	"suanli.dev/internal/lease"
+	"suanli.dev/internal/pricing"
 	"suanli.dev/internal/server"
 	"suanli.dev/internal/store"
 )
@@ -62,6 +66,7 @@ type crowd struct {
 	cancel context.CancelFunc
 	all    sync.WaitGroup
 	leases int
+	pinned bool  // this process is, to leave the server its core
 	broken error // why it could not be gathered
 }
 
@@ -122,7 +127,7 @@ func benchMetering(ctx context.Context, w *world) (result, error) {
 		return result{}, err
 	}
 	ours := float64(m.commits) / crowdStretch.Seconds()
-	fmt.Printf("%d leases; commits in %s: %d; bytes the server process wrote to storage: %d; due of all leases: %s before, %s after\n", c.leases, crowdStretch, m.commits, m.written, before, after)
+	fmt.Printf("%d leases; commits in %s: %d; bytes the server process wrote to storage: %d; due of all leases and what an oracle says: %s before, %s after\n", c.leases, crowdStretch, m.commits, m.written, before, after)
 	return result{fmt.Sprintf("%.2fcommits/s", ours), fmt.Sprintf("%.0fcommits/s", peer), ours / peer, ours < 1 && c.leases == crowdAgents*crowdLeases}, nil
 }
 
@@ -140,8 +145,16 @@ func (c *crowd) watch(ctx context.Context, span time.Duration) (measure, error) 
 	commits0, err2 := c.commits()
 	written0, err3 := written(pid)
 	begin := time.Now()
+	if err := c.profile("start", "beat"); err != nil {
+		return measure{}, err
+	}
 	if err := pause(ctx, span); err != nil {
 		return measure{}, err
+	}
+	for _, what := range []string{"stop", "heap", "allocs", "goroutine"} {
+		if err := c.profile(what, "beat"); err != nil {
+			return measure{}, err
+		}
 	}
 	took := time.Since(begin)
 	cpu1, err4 := cpu(pid)
@@ -307,8 +320,14 @@ func (c *crowd) gather(ctx context.Context, w *world) error {
 	}
 	fmt.Printf("%d agents joined and are listed after %.0f s\n", crowdAgents, time.Since(begin).Seconds())
 	begin = time.Now()
+	if err := c.profile("start", "rent"); err != nil {
+		return err
+	}
 	rented, err := c.ask("rent")
 	if err != nil {
+		return err
+	}
+	if err := c.profile("stop", "rent"); err != nil {
 		return err
 	}
 	// Some may fail where the machine is too slow for its heartbeats; what runs
@@ -323,6 +342,12 @@ func (c *crowd) gather(ctx context.Context, w *world) error {
 	fmt.Printf("%d leases run after %.0f s\n", c.leases, time.Since(begin).Seconds())
 	if _, err := c.ask("one-core"); err != nil {
 		return err
+	}
+	if n := runtime.NumCPU(); n > 1 {
+		if err := pin(os.Getpid(), fmt.Sprintf("1-%d", n-1)); err != nil {
+			return err
+		}
+		c.pinned = true
 	}
 	return pause(ctx, crowdSettleDown)
 }
@@ -363,6 +388,23 @@ func (c *crowd) ask(line string) (string, error) {
 		return "", errors.New(c.out.Text())
 	}
 	return answer, nil
+}
+
+// profiles names a folder for profiles of the server; they cost a little time of
+// the processor that is measured.
+const profiles = "SUANLI_BENCH_PROFILES"
+
+func (c *crowd) profile(what, name string) error {
+	dir := os.Getenv(profiles)
+	if dir == "" {
+		return nil
+	}
+	kind := what
+	if what == "start" || what == "stop" {
+		kind = "cpu"
+	}
+	_, err := c.ask("profile " + what + " " + filepath.Join(dir, name+"."+kind))
+	return err
 }
 
 func (c *crowd) join(ctx context.Context, address string, tokens []string) error {
@@ -414,6 +456,9 @@ func (c *crowd) stop() {
 	}
 	if c.server != nil {
 		c.server.stop()
+	}
+	if c.pinned {
+		_ = pin(os.Getpid(), fmt.Sprintf("0-%d", runtime.NumCPU()-1))
 	}
 	if c.state != "" {
 		_ = os.RemoveAll(c.state)
@@ -495,15 +540,43 @@ func (h *handle) answer(ctx context.Context, words []string) (string, error) {
 		return fmt.Sprint(n), nil
 	case "due":
 		return h.due(ctx)
+	case "profile":
+		return profile(words[1], words[2])
 	case "one-core":
 		runtime.GOMAXPROCS(1)
-		out, err := exec.CommandContext(ctx, "taskset", "-a", "-p", "-c", "0", strconv.Itoa(os.Getpid())).CombinedOutput()
-		if err != nil {
-			return "", fmt.Errorf("taskset: %w: %s", err, out)
-		}
-		return "done", nil
+		return "done", pin(os.Getpid(), "0")
 	}
 	return "", fmt.Errorf("no such command %q", words[0])
+}
+
+// pin binds all threads of a process to cores.
+func pin(pid int, cores string) error {
+	out, err := exec.Command("taskset", "-a", "-p", "-c", cores, strconv.Itoa(pid)).CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("taskset: %w: %s", err, out)
+	}
+	return nil
+}
+
+// profile starts and stops a processor profile of the server process, or writes
+// one of its memory.
+func profile(what, path string) (string, error) {
+	switch what {
+	case "start":
+		f, err := os.Create(path)
+		if err != nil {
+			return "", err
+		}
+		return "done", pprof.StartCPUProfile(f)
+	case "stop":
+		pprof.StopCPUProfile()
+		return "done", nil
+	}
+	f, err := os.Create(path)
+	if err != nil {
+		return "", err
+	}
+	return "done", errors.Join(pprof.Lookup(what).WriteTo(f, 0), f.Close())
 }
 
 func (h *handle) tokens(ctx context.Context, admin account.Principal, count string) (string, error) {
@@ -562,12 +635,10 @@ func (h *handle) rent(ctx context.Context, admin account.Principal) error {
 	hosts := h.cloud.Fleet.Hosts(ctx, admin)
 	leases := make([]string, len(hosts)*crowdLeases)
 	limit := time.Now().Add(crowdRenting)
-	err := each(len(leases), func(i int) error {
-		if time.Now().After(limit) {
-			return nil
-		}
+	// Host by host in turn, as strangers would, and not five at once on each.
+	rent := func(i int) error {
 		p := renters[i%len(renters)]
-		q, err := h.cloud.Leases.Price(ctx, p, lease.QuoteRequest{OfferID: hosts[i/crowdLeases].ID + ".rtx-4090.1", Image: image, DiskGiB: 1}, "UTC")
+		q, err := h.cloud.Leases.Price(ctx, p, lease.QuoteRequest{OfferID: hosts[i%len(hosts)].ID + ".rtx-4090.1", Image: image, DiskGiB: 1}, "UTC")
 		if err != nil {
 			return err
 		}
@@ -577,20 +648,62 @@ func (h *handle) rent(ctx context.Context, admin account.Principal) error {
 		}
 		leases[i] = l.ID
 		return nil
+	}
+	err := each(len(leases), func(i int) error {
+		for {
+			err := rent(i)
+			// A host that was not given its time on a loaded machine comes back.
+			if f, ok := fault.As(err); err == nil || !ok || !slices.Contains([]string{"host_offline", "offer_gone", "offer_taken"}, f.Code) {
+				return err
+			}
+			if time.Now().After(limit) {
+				return nil
+			}
+			if err := pause(ctx, time.Second); err != nil {
+				return err
+			}
+		}
 	})
 	h.leases = slices.DeleteFunc(leases, func(id string) bool { return id == "" })
 	return err
 }
 
-// due is what all leases owe together, in micro-units.
+// due is what all leases owe together, in micro-units, and what they should owe:
+// an oracle in fractions of its own, from each lease's start, its last sign of
+// life and its price. The two differ by the rounding of each line at most, half a
+// micro-unit; more is an error, as is a lease whose last sign of life is old.
 func (h *handle) due(ctx context.Context) (string, error) {
-	var sum int64
+	var sum, lines int64
+	oracle := new(big.Rat)
 	for _, id := range h.leases {
-		b, err := h.cloud.Billing.Due(ctx, id, time.Now())
+		at := time.Now()
+		b, err := h.cloud.Billing.Due(ctx, id, at)
 		if err != nil {
 			return "", err
 		}
 		sum += int64(b.Total)
+		for _, l := range b.Lines {
+			lines++
+			if stale := at.Sub(l.End); stale > 3*crowdHeartbeat*time.Second {
+				return "", fmt.Errorf("lease %s was last seen alive %s ago", id, stale)
+			}
+			oracle.Add(oracle, shouldCost(b.Quote, l.Meter, l.Start, l.End))
+		}
 	}
-	return fmt.Sprint(sum), nil
+	off := new(big.Rat).Sub(new(big.Rat).SetInt64(sum), oracle)
+	if off.Abs(off).Cmp(big.NewRat(lines, 2)) > 0 {
+		return "", fmt.Errorf("all leases owe %d micro-units and should owe %s", sum, oracle.FloatString(0))
+	}
+	return fmt.Sprintf("%d %s", sum, oracle.FloatString(0)), nil
+}
+
+// shouldCost is the exact price of one stretch of compute or storage within a month.
+func shouldCost(q pricing.Quote, m pricing.Meter, start, end time.Time) *big.Rat {
+	micros := end.Sub(start).Microseconds()
+	if m == pricing.Storage {
+		month := time.Date(start.Year(), start.Month(), 1, 0, 0, 0, 0, time.UTC)
+		return new(big.Rat).Mul(big.NewRat(int64(q.Tariff.Storage)*q.DiskGiB, 1), big.NewRat(micros, 1000*month.AddDate(0, 1, 0).Sub(month).Microseconds()))
+	}
+	seconds := max((micros+999_999)/1_000_000, q.Tariff.MinimumSeconds)
+	return new(big.Rat).Mul(big.NewRat(int64(q.Tariff.Compute), 1), big.NewRat(seconds, 1000*3600))
 }
