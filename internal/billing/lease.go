@@ -278,6 +278,10 @@ func (s *Service) RecordEgress(ctx context.Context, tx *store.Tx, leaseID string
 	if _, err := tx.Exec(ctx, `UPDATE billing_leases SET egress_bytes = ? WHERE lease_id = ?`, totalBytes, leaseID); err != nil {
 		return fmt.Errorf("record egress of lease %s: %w", leaseID, err)
 	}
+	s.mu.Lock()
+	payer := s.payers[leaseID]
+	s.mu.Unlock()
+	s.changed(payer)
 	return nil
 }
 
