@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"suanli.dev/internal/fleet"
+	"suanli.dev/internal/store/storetest"
 )
 
 // A control plane that stands still for a minute must not take a thousand hosts
@@ -86,6 +87,24 @@ func (w *world) check(t *testing.T, leases []string, generations map[string]int6
 	for _, h := range w.joined {
 		if n := len(h.containers()); n != 1 {
 			t.Fatalf("%s, host %s has %d containers, want 1", when, h.id, n)
+		}
+	}
+}
+
+// A heartbeat, from the decoded report to the reply: what a control plane does
+// hundreds of times a second when nothing happens.
+func BenchmarkReportOfAHostWithFiveLeases(b *testing.B) {
+	w := newWorldOn(b, b.Context(), storetest.Open(b, storetest.Address(b)), func(o *options) { o.money = "1000000" })
+	h := w.join(8)
+	for range 5 {
+		w.rent(h, 1)
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		w.jump(beat)
+		h.work()
+		if reply, err := w.fleet.Report(w.ctx, h.id, h.report(), w.clock()); err != nil || !reply.Accepted || len(reply.Desired) != 5 {
+			b.Fatal(reply, err)
 		}
 	}
 }
