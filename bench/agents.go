@@ -68,8 +68,8 @@ type crowd struct {
 	all    sync.WaitGroup
 	leases int
 	beats  atomic.Int64 // reports that the server answered
-	pinned bool  // this process is, to leave the server its core
-	broken error // why it could not be gathered
+	pinned bool         // this process is, to leave the server its core
+	broken error        // why it could not be gathered
 }
 
 // benchAgents is the processor time, as a part of one core, and the memory of a

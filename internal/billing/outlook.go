@@ -268,14 +268,14 @@ func (s *Service) PaidFor(ctx context.Context, leaseID string, now time.Time) (t
 			if err != nil {
 				return err
 			}
-			if o, err = s.look(ctx, tx, l.accountID, l.quote.Currency, now); err != nil || o.runs[leaseID] {
+			leases, err := s.openLeases(ctx, tx, l.accountID)
+			if err != nil {
+				return err
+			}
+			if o, err = s.lookAt(ctx, tx, l.accountID, l.quote.Currency, leases, now); err != nil || o.runs[leaseID] {
 				s.mu.Lock()
 				s.payers[leaseID] = l.accountID
 				s.mu.Unlock()
-				return err
-			}
-			leases, err := s.openLeases(ctx, tx, l.accountID)
-			if err != nil {
 				return err
 			}
 			wallet, hold, debt, err := s.funds(ctx, tx, l.accountID, l.quote.Currency)
