@@ -155,16 +155,6 @@ func (i impatient) Write(b []byte) (int, error) {
 type onlyWriter struct{ io.Writer }
 type onlyReader struct{ io.Reader }
 
-// Read gives a tunnel's stream its receiving buffer back when it is empty: a
-// report comes every few seconds, and its buffer would be kept for ever.
-func (r onlyReader) Read(b []byte) (int, error) {
-	n, err := r.Reader.Read(b)
-	if s, ok := r.Reader.(interface{ Shrink() }); ok {
-		s.Shrink()
-	}
-	return n, err
-}
-
 // gatekeeper decides who comes in and what they may do.
 type gatekeeper struct {
 	secret  string
