@@ -217,9 +217,10 @@ func (w *world) loadImage(ctx context.Context) error {
 // cloud is a running `suanli up` or `suanli server` with an operator signed in.
 type cloud struct {
 	*process
-	api *api.Client
-	key ssh.Signer
-	pem string // file of the SSH key
+	api   *api.Client
+	token string // of the operator's session
+	key   ssh.Signer
+	pem   string // file of the SSH key
 }
 
 // startCloud runs a cloud with the folder name for its data, from its beginning.
@@ -255,7 +256,7 @@ func (c *cloud) signIn(ctx context.Context, dir string) error {
 	if err != nil {
 		return err
 	}
-	c.api = api.New(apiURL, s.Token)
+	c.api, c.token = api.New(apiURL, s.Token), s.Token
 	amount, err := api.ParseAmount("10000")
 	if err != nil {
 		return err

@@ -93,7 +93,7 @@ func (s *Service) BeginLease(ctx context.Context, tx *store.Tx, t Terms) error {
 // pays for a lease has all holds of its leases covered; to be asked before a
 // stopped lease is started again.
 func (s *Service) CheckFunds(ctx context.Context, tx *store.Tx, leaseID string) error {
-	a, _, l, err := s.lockLease(ctx, tx, leaseID)
+	a, l, err := s.lockOne(ctx, tx, leaseID)
 	if err != nil {
 		return err
 	}
@@ -117,7 +117,7 @@ func (s *Service) CheckFunds(ctx context.Context, tx *store.Tx, leaseID string) 
 // LimitOf returns what put a limit on the last run of a lease, ReasonBalance or
 // ReasonSpendingCap, or nothing if it was paid for to its end.
 func (s *Service) LimitOf(ctx context.Context, tx *store.Tx, leaseID string) (Reason, error) {
-	_, _, l, err := s.lockLease(ctx, tx, leaseID)
+	_, l, err := s.lockOne(ctx, tx, leaseID)
 	if err != nil {
 		return "", err
 	}
@@ -167,7 +167,7 @@ func (s *Service) StopStorage(ctx context.Context, tx *store.Tx, leaseID string,
 }
 
 func (s *Service) start(ctx context.Context, tx *store.Tx, leaseID string, m pricing.Meter, at time.Time, resumes bool) error {
-	a, _, l, err := s.lockLease(ctx, tx, leaseID)
+	a, l, err := s.lockOne(ctx, tx, leaseID)
 	if err != nil {
 		return err
 	}
@@ -278,6 +278,10 @@ func (s *Service) RecordEgress(ctx context.Context, tx *store.Tx, leaseID string
 	if _, err := tx.Exec(ctx, `UPDATE billing_leases SET egress_bytes = ? WHERE lease_id = ?`, totalBytes, leaseID); err != nil {
 		return fmt.Errorf("record egress of lease %s: %w", leaseID, err)
 	}
+	s.mu.Lock()
+	payer := s.payers[leaseID]
+	s.mu.Unlock()
+	s.changed(payer)
 	return nil
 }
 

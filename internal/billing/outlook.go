@@ -16,8 +16,14 @@ import (
 const horizon = 400 * 24 * time.Hour
 
 // outlookLife is how long an outlook is used without a look at the database:
-// other replicas' changes show after it, and this one's at once.
-const outlookLife = 15 * time.Second
+// other replicas' changes show after it, and this one's at once. One by which
+// nothing ends for more than farAway is used longer: most accounts are like that
+// most of the time, and looking at all their leases is most of what metering costs.
+const (
+	outlookLife    = 15 * time.Second
+	outlookLifeFar = time.Minute
+	farAway        = 24 * time.Hour
+)
 
 // outlook is what an account's open leases and money come to.
 type outlook struct {
@@ -31,6 +37,20 @@ type outlook struct {
 	// limits holds the leases whose charged time has an end already.
 	limits map[string]time.Time
 	runs   map[string]bool // leases with an open run
+}
+
+// life is how long the outlook may be used.
+func (o *outlook) life() time.Duration {
+	near := func(t time.Time) bool { return !t.IsZero() && t.Sub(o.at) <= farAway }
+	if near(o.until) || o.funds < 0 || len(o.limits) > 0 {
+		return outlookLife
+	}
+	for _, until := range o.caps {
+		if near(until) {
+			return outlookLife
+		}
+	}
+	return outlookLifeFar
 }
 
 // lookAhead computes an outlook of an account whose wallet, hold and debt are
@@ -241,20 +261,21 @@ func (s *Service) PaidFor(ctx context.Context, leaseID string, now time.Time) (t
 	accountID := s.payers[leaseID]
 	o, ok := s.outlooks[accountID]
 	s.mu.Unlock()
-	if !ok || !o.runs[leaseID] || now.Sub(o.at) > outlookLife || now.Before(o.at) {
+	// Watch renews outlooks at its next turn; until then they are good enough here.
+	if !ok || !o.runs[leaseID] || now.Sub(o.at) > o.life()+s.cfg.WatchEvery || now.Before(o.at) {
 		err := s.cfg.DB.View(ctx, func(ctx context.Context, tx *store.Tx) error {
 			l, err := s.lease(ctx, tx, leaseID)
 			if err != nil {
 				return err
 			}
-			if o, err = s.look(ctx, tx, l.accountID, l.quote.Currency, now); err != nil || o.runs[leaseID] {
+			leases, err := s.openLeases(ctx, tx, l.accountID)
+			if err != nil {
+				return err
+			}
+			if o, err = s.lookAt(ctx, tx, l.accountID, l.quote.Currency, leases, now); err != nil || o.runs[leaseID] {
 				s.mu.Lock()
 				s.payers[leaseID] = l.accountID
 				s.mu.Unlock()
-				return err
-			}
-			leases, err := s.openLeases(ctx, tx, l.accountID)
-			if err != nil {
 				return err
 			}
 			wallet, hold, debt, err := s.funds(ctx, tx, l.accountID, l.quote.Currency)

@@ -187,22 +187,37 @@ func noLease(leaseID string) error {
 	return fault.New(fault.NotFound, "lease_not_found", "there is no bill for lease %q", leaseID)
 }
 
-// lockLease locks the account that pays for a lease and returns it with all of
-// its open leases, and the lease itself, which may have ended.
-func (s *Service) lockLease(ctx context.Context, tx *store.Tx, leaseID string) (*accountRow, []*leaseRow, *leaseRow, error) {
+// lockPayer locks the account that pays for a lease.
+func (s *Service) lockPayer(ctx context.Context, tx *store.Tx, leaseID string) (*accountRow, error) {
 	var accountID string
 	err := tx.QueryRow(ctx, `SELECT account_id FROM billing_leases WHERE lease_id = ?`, leaseID).Scan(&accountID)
 	if errors.Is(err, store.ErrNoRows) {
-		return nil, nil, nil, noLease(leaseID)
+		return nil, noLease(leaseID)
 	}
 	if err != nil {
-		return nil, nil, nil, fmt.Errorf("find lease %s: %w", leaseID, err)
+		return nil, fmt.Errorf("find lease %s: %w", leaseID, err)
 	}
-	a, err := s.lockAccount(ctx, tx, accountID, "")
+	return s.lockAccount(ctx, tx, accountID, "")
+}
+
+// lockOne locks the account that pays for a lease, and returns both.
+func (s *Service) lockOne(ctx context.Context, tx *store.Tx, leaseID string) (*accountRow, *leaseRow, error) {
+	a, err := s.lockPayer(ctx, tx, leaseID)
+	if err != nil {
+		return nil, nil, err
+	}
+	l, err := s.lease(ctx, tx, leaseID)
+	return a, l, err
+}
+
+// lockLease locks the account that pays for a lease and returns it with all of
+// its open leases, and the lease itself, which may have ended.
+func (s *Service) lockLease(ctx context.Context, tx *store.Tx, leaseID string) (*accountRow, []*leaseRow, *leaseRow, error) {
+	a, err := s.lockPayer(ctx, tx, leaseID)
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	open, err := s.openLeases(ctx, tx, accountID)
+	open, err := s.openLeases(ctx, tx, a.id)
 	if err != nil {
 		return nil, nil, nil, err
 	}

@@ -199,7 +199,7 @@ func (s *Service) quiet(accountID string, now time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	o, ok := s.outlooks[accountID]
-	if !ok || now.Before(o.at) || now.Sub(o.at) > outlookLife || o.funds < 0 || len(o.limits) > 0 {
+	if !ok || now.Before(o.at) || now.Sub(o.at) > o.life() || o.funds < 0 || len(o.limits) > 0 {
 		return false
 	}
 	for _, until := range o.caps {

@@ -163,7 +163,7 @@ func (s *Service) InMaintenance(hostID string, t time.Time) bool {
 // that a provider sets.
 func (s *Service) change(ctx context.Context, p account.Principal, hostID, action string, detail any, edit func(*record)) (Host, error) {
 	err := s.cfg.DB.Update(ctx, func(ctx context.Context, tx *store.Tx) error {
-		r, err := readHost(ctx, tx, hostID, tx.ForUpdate())
+		r, err := readHost(ctx, tx, hostID, tx.ForUpdate(), s.record(hostID))
 		if err != nil {
 			return err
 		}
@@ -199,7 +199,7 @@ func (s *Service) change(ctx context.Context, p account.Principal, hostID, actio
 // Remove forgets a host that has no lease. Its agent must enrol again.
 func (s *Service) Remove(ctx context.Context, p account.Principal, hostID string) error {
 	err := s.cfg.DB.Update(ctx, func(ctx context.Context, tx *store.Tx) error {
-		r, err := readHost(ctx, tx, hostID, tx.ForUpdate())
+		r, err := readHost(ctx, tx, hostID, tx.ForUpdate(), s.record(hostID))
 		if err != nil {
 			return err
 		}

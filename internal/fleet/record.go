@@ -2,6 +2,7 @@ package fleet
 
 import (
 	"context"
+	"crypto/sha256"
 	"database/sql"
 	"encoding/json"
 	"errors"
@@ -26,6 +27,7 @@ type record struct {
 	Draining            bool
 	Maintenance         Window
 	Inventory           *protocol.Inventory // without what changes from moment to moment; nil: none yet
+	inventorySum        [sha256.Size]byte   // of Inventory as it is stored
 	InventoryProblem    string
 	Tested              tested
 	LastSeen            time.Time
@@ -71,7 +73,9 @@ func (w Window) Contains(t time.Time) bool {
 const hostColumns = `id, account_id, name, region, zone, rack, bus_key, build, simulated, created_at, listing, draining,
 	maintenance_from, maintenance_until, inventory, inventory_problem, tested, last_seen, online_seconds, offline_seconds`
 
-func scanHost(row interface{ Scan(...any) error }) (*record, error) {
+// scanHost reads a host's row. An inventory is by far the largest part of it and
+// changes rarely; if it is the one in known, that is used again.
+func scanHost(row interface{ Scan(...any) error }, known *record) (*record, error) {
 	var r record
 	var simulated, created, draining, from, until, seen int64
 	var listing, inventory, test string
@@ -83,6 +87,10 @@ func scanHost(row interface{ Scan(...any) error }) (*record, error) {
 	r.Simulated, r.Draining = simulated != 0, draining != 0
 	r.CreatedAt, r.LastSeen = store.Time(created), store.Time(seen)
 	r.Maintenance = Window{From: store.Time(from), Until: store.Time(until)}
+	r.inventorySum = sha256.Sum256([]byte(inventory))
+	if known != nil && known.Inventory != nil && r.inventorySum == known.inventorySum {
+		r.Inventory, inventory = known.Inventory, ""
+	}
 	for _, part := range []struct {
 		text string
 		to   any
@@ -98,8 +106,9 @@ func scanHost(row interface{ Scan(...any) error }) (*record, error) {
 }
 
 // readHost reads one host with its GPUs and reservations; nil if there is none.
-func readHost(ctx context.Context, tx *store.Tx, id, lock string) (*record, error) {
-	r, err := scanHost(tx.QueryRow(ctx, `SELECT `+hostColumns+` FROM fleet_hosts WHERE id = ?`+lock, id))
+// Known is what was read of it before, or nil.
+func readHost(ctx context.Context, tx *store.Tx, id, lock string, known *record) (*record, error) {
+	r, err := scanHost(tx.QueryRow(ctx, `SELECT `+hostColumns+` FROM fleet_hosts WHERE id = ?`+lock, id), known)
 	if errors.Is(err, store.ErrNoRows) {
 		return nil, nil
 	}
@@ -166,8 +175,9 @@ func each(rows *sql.Rows, scan func() error) error {
 }
 
 func (s *Service) readOne(ctx context.Context, id string) (r *record, err error) {
+	known := s.record(id)
 	err = s.cfg.DB.View(ctx, func(ctx context.Context, tx *store.Tx) error {
-		r, err = readHost(ctx, tx, id, "")
+		r, err = readHost(ctx, tx, id, "", known)
 		return err
 	})
 	return r, err
@@ -181,7 +191,7 @@ func (s *Service) readAll(ctx context.Context) (all []*record, err error) {
 		}
 		byID := map[string]*record{}
 		err = each(rows, func() error {
-			r, err := scanHost(rows)
+			r, err := scanHost(rows, nil)
 			if err != nil {
 				return err
 			}

@@ -111,7 +111,7 @@ func readReservation(ctx context.Context, tx *store.Tx, leaseID string) (*reserv
 // lock reads a host and keeps others from reserving there until the end of the
 // transaction, so that sums of CPU, memory and disk hold.
 func (s *Service) lock(ctx context.Context, tx *store.Tx, hostID string) (*record, error) {
-	r, err := readHost(ctx, tx, hostID, tx.ForUpdate())
+	r, err := readHost(ctx, tx, hostID, tx.ForUpdate(), s.record(hostID))
 	if err != nil {
 		return nil, fmt.Errorf("reserve: %w", err)
 	}

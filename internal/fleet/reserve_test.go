@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"sync"
 	"testing"
+	"time"
 
 	"pgregory.net/rapid"
 
@@ -296,5 +297,56 @@ func TestAllocatedAndFreeAreTheWholeInAnyOrderOfEvents(t *testing.T) {
 				}
 			}
 		})
+	})
+}
+
+// A replica keeps pictures of hosts and of their inventories in memory. They may
+// be old, and nothing that is given away or decided may rest on them.
+func TestAReplicaWithAnOldPictureOfAHostReservesByWhatIsStored(t *testing.T) {
+	t.Parallel()
+	storetest.Each(t, func(t *testing.T, db *store.DB) {
+		ctx := t.Context()
+		c := newCloudOn(t, db)
+		host, inv := c.rtx4090s(2)
+		other := &cloud{t: t, db: db, now: c.now, elapsed: c.elapsed, seq: map[string]int64{}, boot: map[string]time.Duration{}}
+		other.Service = other.start()
+		if err := other.Load(ctx); err != nil {
+			t.Fatal(err)
+		}
+		other.report(host, protocol.Report{Session: "first", Ready: true})
+
+		// One GPU is taken out, and only the first replica hears of it.
+		less := *inv
+		less.GPUs = inv.GPUs[1:]
+		c.report(host, protocol.Report{Session: "first", Ready: true, Inventory: &less})
+		if got := len(other.record(host).Inventory.GPUs); got != 2 {
+			t.Fatalf("the other replica knows of %d GPUs; the test means it to be behind, with 2", got)
+		}
+		reserve := func(s *Service, lease string, n int) (a Allocation, err error) {
+			err = db.Update(ctx, func(ctx context.Context, tx *store.Tx) error {
+				a, err = s.Reserve(ctx, tx, Reservation{LeaseID: lease, HostID: host, GPUModel: "RTX 4090", GPUCount: n, CPUMillis: 1000, MemoryMiB: 1024, DiskGiB: 1})
+				return err
+			})
+			return a, err
+		}
+		if _, err := reserve(other.Service, "ls-both", 2); err == nil {
+			t.Error("both GPUs of a host that has one were given away")
+		} else {
+			wantCode(t, err, "offer_taken")
+		}
+		a, err := reserve(other.Service, "ls-one", 1)
+		if err != nil || len(a.GPUs) != 1 || a.GPUs[0] != less.GPUs[0].UUID {
+			t.Fatalf("got %v (%v), want the GPU that is left", a.GPUs, err)
+		}
+		// The picture follows when it is asked for, though most of it was kept.
+		other.Refresh(ctx, host)
+		if got := len(other.record(host).Inventory.GPUs); got != 1 {
+			t.Errorf("after a refresh the other replica knows of %d GPUs, want 1", got)
+		}
+		before := other.record(host).Inventory
+		other.Refresh(ctx, host)
+		if other.record(host).Inventory != before {
+			t.Error("an inventory that did not change was decoded again")
+		}
 	})
 }

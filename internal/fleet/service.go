@@ -307,6 +307,16 @@ func (s *Service) host(id string) *host {
 	return s.hosts[id]
 }
 
+// record is what was last read of a host, or nil.
+func (s *Service) record(id string) *record {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if h := s.hosts[id]; h != nil {
+		return h.record
+	}
+	return nil
+}
+
 // BusKey returns the public key by which a host proves itself on the bus.
 func (s *Service) BusKey(_ context.Context, hostID string) (string, bool) {
 	s.mu.RLock()

@@ -153,7 +153,7 @@ func (s *Service) Accept(ctx context.Context, p account.Principal, c Create) (*L
 	s.track(l)
 	s.Capacity.Refresh(ctx, l.HostID)
 	s.announce(change)
-	s.kick()
+	s.kick(l.HostID)
 	s.Log.InfoContext(ctx, "lease accepted", "lease", l.ID, "account", l.AccountID, "host", l.HostID, "gpus", len(l.GPUs), "simulated", l.Simulated)
 	return l, nil
 }
@@ -231,16 +231,12 @@ func (s *Service) idleStop(renter *IdleStop, t catalog.Template) IdleStop {
 
 // checkQuota counts what the account has, within the accepting transaction.
 func (s *Service) checkQuota(ctx context.Context, tx *store.Tx, accountID string, q account.Quota, gpus int) error {
-	live, err := selectLeases(ctx, tx, `account_id=? AND state NOT IN ('ended','failed')`, accountID)
+	leases, have, err := countHeld(ctx, tx, accountID)
 	if err != nil {
 		return err
 	}
-	have := 0
-	for _, l := range live {
-		have += len(l.GPUs)
-	}
-	if q.MaxLeases > 0 && len(live)+1 > q.MaxLeases {
-		return fault.New(fault.TooMany, "quota_leases", "this account has %d leases and may have %d; end one, or ask the operator for more", len(live), q.MaxLeases)
+	if q.MaxLeases > 0 && leases+1 > q.MaxLeases {
+		return fault.New(fault.TooMany, "quota_leases", "this account has %d leases and may have %d; end one, or ask the operator for more", leases, q.MaxLeases)
 	}
 	if q.MaxGPUs > 0 && have+gpus > q.MaxGPUs {
 		return fault.New(fault.TooMany, "quota_gpus", "this account rents %d GPUs, asks for %d more and may have %d; end a lease, or ask the operator for more", have, gpus, q.MaxGPUs)
@@ -409,6 +405,6 @@ func (s *Service) Change(ctx context.Context, p account.Principal, id string, u 
 		return nil, err
 	}
 	s.track(fresh[0])
-	s.kick()
+	s.kick(fresh[0].HostID)
 	return fresh[0], nil
 }

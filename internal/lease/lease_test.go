@@ -831,7 +831,7 @@ func TestTwoReplicasNeverRentOneGPUTwice(t *testing.T) {
 			}
 			h.answered(r, protocol.ReportReply{Accepted: true, Desired: desired, Complete: complete})
 			w.tick()
-			other.reconcile(w.ctx)
+			other.reconcile(w.ctx, true)
 			other.commanding.Wait()
 		}
 		if n := len(h.containers()); n != 2 {
@@ -844,7 +844,7 @@ func TestTwoReplicasNeverRentOneGPUTwice(t *testing.T) {
 			}
 		}
 		w.pass(10 * time.Minute)
-		other.reconcile(w.ctx)
+		other.reconcile(w.ctx, true)
 		other.commanding.Wait()
 		other.catchUp(w.ctx)
 		for _, l := range got {

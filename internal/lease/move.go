@@ -86,9 +86,12 @@ func (s *Service) move(ctx context.Context, leaseID string, st step) (*Lease, er
 		return nil, err
 	}
 	s.track(l)
-	s.Capacity.Refresh(ctx, l.HostID)
+	if st.event == RequestStart || l.State == Stopped || l.Cleaned {
+		// Only these took or gave back capacity; see effects.
+		s.Capacity.Refresh(ctx, l.HostID)
+	}
 	s.announce(change)
-	s.kick()
+	s.kick(l.HostID)
 	s.Log.InfoContext(ctx, "lease moved", "lease", l.ID, "host", l.HostID, "event", st.event, "from", change.From, "to", change.To, "generation", l.Generation, "code", st.code)
 	return l, nil
 }

@@ -63,7 +63,11 @@ func (s *Service) begin(l *Lease, since time.Time) {
 	s.hosts[l.HostID][l.ID] = t
 }
 
-func (s *Service) kick() {
+// kick makes Run look at one host's leases at once.
+func (s *Service) kick(hostID string) {
+	s.mu.Lock()
+	s.due[hostID] = true
+	s.mu.Unlock()
 	select {
 	case s.wake <- struct{}{}:
 	default:
@@ -135,13 +139,15 @@ func (s *Service) Run(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-tick.C:
+			s.reconcile(ctx, true)
 		case <-s.wake:
+			// What an event costs must not grow with the number of leases there are.
+			s.reconcile(ctx, false)
 		case <-sweep.C:
 			s.sweepQuotes(ctx)
 		case <-catchUp.C:
 			s.catchUp(ctx)
 		}
-		s.reconcile(ctx)
 	}
 }
 
@@ -194,12 +200,13 @@ const maxBackoff = 30 * time.Second
 // its first command before it is given up.
 const provisionPatience = 15 * time.Minute
 
-func (s *Service) reconcile(ctx context.Context) {
+// reconcile looks at all leases, or at those of hosts on which something changed,
+// and does what is to be done.
+func (s *Service) reconcile(ctx context.Context, all bool) {
 	now := s.Clock()
 	due := map[string][]*tracked{}
 	var late, hopeless []*Lease
-	s.mu.Lock()
-	for _, t := range s.live {
+	look := func(t *tracked) {
 		l := t.lease
 		if !l.Deadline.IsZero() && now.After(l.Deadline) && (l.State == Running || l.State == Unreachable) {
 			late = append(late, l)
@@ -211,6 +218,19 @@ func (s *Service) reconcile(ctx context.Context) {
 			due[l.HostID] = append(due[l.HostID], t)
 		}
 	}
+	s.mu.Lock()
+	if all {
+		for _, t := range s.live {
+			look(t)
+		}
+	} else {
+		for host := range s.due {
+			for _, t := range s.hosts[host] {
+				look(t)
+			}
+		}
+	}
+	clear(s.due)
 	for host := range due {
 		s.sending[host] = true
 	}
@@ -239,6 +259,7 @@ func (s *Service) reconcile(ctx context.Context) {
 				s.mu.Lock()
 				delete(s.sending, host)
 				s.mu.Unlock()
+				s.kick(host) // for what came while this was under way
 			}()
 			for _, t := range list {
 				s.send(ctx, t)

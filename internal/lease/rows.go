@@ -125,6 +125,28 @@ func selectLeases(ctx context.Context, tx *store.Tx, where string, args ...any) 
 	return list, rows.Err()
 }
 
+// countHeld returns how many leases an account has that are not over, and how
+// many GPUs these have.
+func countHeld(ctx context.Context, tx *store.Tx, accountID string) (leases, gpus int, err error) {
+	rows, err := tx.Query(ctx, `SELECT gpu_uuids FROM lease WHERE account_id=? AND state NOT IN ('ended','failed')`, accountID)
+	if err != nil {
+		return 0, 0, err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var text sql.RawBytes
+		var uuids []string
+		if err := rows.Scan(&text); err != nil {
+			return 0, 0, err
+		}
+		if err := json.Unmarshal(text, &uuids); err != nil {
+			return 0, 0, err
+		}
+		leases, gpus = leases+1, gpus+len(uuids)
+	}
+	return leases, gpus, rows.Err()
+}
+
 // selectVersions returns the versions of all leases that are not done.
 func selectVersions(ctx context.Context, tx *store.Tx) (map[string]int64, error) {
 	rows, err := tx.Query(ctx, `SELECT id, version FROM lease WHERE cleaned=0`)

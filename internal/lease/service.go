@@ -88,6 +88,7 @@ type Service struct {
 	live     map[string]*tracked            // leases that a host may still have something of
 	hosts    map[string]map[string]*tracked // the same, by host: a report looks only at its own
 	sending  map[string]bool                // hosts with commands under way
+	due      map[string]bool                // hosts on which something changed since reconcile last looked
 	loaded   bool                           // live is complete
 	watchers map[*watcher]struct{}
 
@@ -113,7 +114,7 @@ func New(c Config) (*Service, error) {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Service{Config: c, live: map[string]*tracked{}, hosts: map[string]map[string]*tracked{}, sending: map[string]bool{}, watchers: map[*watcher]struct{}{}, wake: make(chan struct{}, 1)}, nil
+	return &Service{Config: c, live: map[string]*tracked{}, hosts: map[string]map[string]*tracked{}, sending: map[string]bool{}, due: map[string]bool{}, watchers: map[*watcher]struct{}{}, wake: make(chan struct{}, 1)}, nil
 }
 
 // Migrate brings the tables up to date.

@@ -196,12 +196,23 @@ func (w *world) host(id string) *fakeHost {
 // join adds a host with n GPUs that is on offer.
 func (w *world) join(n int) *fakeHost {
 	w.t.Helper()
+	h := w.enrol(n)
+	w.beat(h)
+	if w.free() < n {
+		w.t.Fatalf("the new host offers %d GPUs, want %d", w.free(), n)
+	}
+	return h
+}
+
+// enrol adds a host that has not reported yet.
+func (w *world) enrol(n int) *fakeHost {
+	w.t.Helper()
 	token, _, err := w.fleet.CreateJoinToken(w.ctx, w.operator, fleet.JoinToken{})
 	if err != nil {
 		w.t.Fatal(err)
 	}
 	number := len(w.hosts) + 1
-	key := "U" + strings.Repeat(string(rune('A'+number)), 55)
+	key := "U" + strings.Map(func(r rune) rune { return r - '0' + 'A' }, fmt.Sprintf("%055d", number))
 	reply, err := w.fleet.Enrol(w.ctx, protocol.EnrolRequest{Token: token, CSR: "csr", BusKey: key, Name: fmt.Sprint("host", number), Version: protocol.Version, Build: "test"},
 		func(_, id string) (string, error) { return "certificate of " + id, nil })
 	if err != nil {
@@ -219,10 +230,6 @@ func (w *world) join(n int) *fakeHost {
 	w.hosts[h.id] = h
 	w.joined = append(w.joined, h)
 	w.mu.Unlock()
-	w.beat(h)
-	if w.free() < n {
-		w.t.Fatalf("the new host offers %d GPUs, want %d", w.free(), n)
-	}
 	return h
 }
 
@@ -248,7 +255,7 @@ func (w *world) beat(h *fakeHost) {
 
 // tick is one turn of the reconciler, with all that it starts.
 func (w *world) tick() {
-	w.reconcile(w.ctx)
+	w.reconcile(w.ctx, true)
 	w.commanding.Wait()
 }
 

@@ -25,6 +25,7 @@ import (
 // it again at the next start.
 type Images struct {
 	handler   http.Handler
+	pushing   http.Handler // the same, with uploads
 	manifests string
 }
 
@@ -47,7 +48,12 @@ func OpenImages(dir string) (*Images, error) {
 			return nil, fmt.Errorf("open image registry: %w", err)
 		}
 	}
+	taken, err := openUploads(filepath.Join(dir, "uploads"), blobs)
+	if err != nil {
+		return nil, fmt.Errorf("open image registry: %w", err)
+	}
 	i.handler = registry.New(registry.WithBlobHandler(registry.NewDiskBlobHandler(blobs)), registry.Logger(log.New(io.Discard, "", 0)))
+	i.pushing = taken.handle(i.handler)
 	files, err := filepath.Glob(filepath.Join(i.manifests, "*.json"))
 	if err != nil {
 		return nil, err
@@ -110,7 +116,7 @@ func (i *Images) Push(accounts *account.Service) http.Handler {
 			i.putManifest(w, r)
 			return
 		}
-		i.handler.ServeHTTP(w, r)
+		i.pushing.ServeHTTP(w, r)
 	})
 }
 

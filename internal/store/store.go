@@ -74,12 +74,12 @@ func openSQLite(ctx context.Context, path string) (*DB, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return nil, fmt.Errorf("open database: %w", err)
 	}
-	open := func(mode string, conns int) (*sql.DB, error) {
+	open := func(mode string, conns, cacheKiB int) (*sql.DB, error) {
 		q := url.Values{"_pragma": {
 			"busy_timeout(10000)", "journal_mode(WAL)", "synchronous(FULL)", "foreign_keys(1)",
-			"cache_size(-16000)", "temp_store(MEMORY)",
+			fmt.Sprintf("cache_size(-%d)", cacheKiB), "temp_store(MEMORY)",
 		}, "_txlock": {mode}}
-		pool, err := sql.Open("sqlite", "file:"+(&url.URL{Path: path}).EscapedPath()+"?"+q.Encode())
+		pool, err := sql.Open(preparing, "file:"+(&url.URL{Path: path}).EscapedPath()+"?"+q.Encode())
 		if err != nil {
 			return nil, err
 		}
@@ -87,14 +87,14 @@ func openSQLite(ctx context.Context, path string) (*DB, error) {
 		pool.SetMaxIdleConns(conns)
 		return pool, nil
 	}
-	w, err := open("immediate", 1)
+	w, err := open("immediate", 1, 16000)
 	if err == nil {
 		err = w.PingContext(ctx)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("open database %s: %w", path, err)
 	}
-	r, err := open("deferred", max(4, runtime.GOMAXPROCS(0)))
+	r, err := open("deferred", max(4, runtime.GOMAXPROCS(0)), 4000) // each; the system caches the file as well
 	if err != nil {
 		w.Close()
 		return nil, fmt.Errorf("open database %s: %w", path, err)
