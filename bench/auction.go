@@ -14,7 +14,7 @@ import (
 	"slices"
 	"time"
 
-	"suanli.dev/internal/auction"
+	"suanli.dev/internal/pricing/auction"
 )
 
 const (

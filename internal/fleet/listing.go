@@ -241,7 +241,7 @@ func (s *Service) Removed(ctx context.Context, hostID string) (bool, error) {
 	}
 	removed := false
 	err := s.cfg.DB.View(ctx, func(ctx context.Context, tx *store.Tx) error {
-		r, err := readHost(ctx, tx, hostID, "")
+		r, err := readHost(ctx, tx, hostID, "", nil)
 		if err != nil || r != nil {
 			return err // it has just joined, by another replica
 		}

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"time"
 
-	"suanli.dev/internal/auction"
+	"suanli.dev/internal/pricing/auction"
 )
 
 // One host has four GPUs and wants at least 0.40 for each. Three renters want
