@@ -345,8 +345,10 @@ func (a *Agent) serve(ctx context.Context, c Connection) error {
 // superviseEngine asks the engine until it answers, adopts what it runs, and then
 // keeps asking.
 func (a *Agent) superviseEngine(ctx context.Context) {
-	tested := a.cfg.SkipSelfTest
-	if tested {
+	due, pause := !a.cfg.SkipSelfTest, firstRetest
+	outcome := make(chan bool, 1)
+	var again <-chan time.Time
+	if !due {
 		a.mu.Lock()
 		a.selfTest = protocol.SelfTest{RanAt: a.cfg.clock(), Passed: true, Checks: []protocol.Check{{Name: "all", Skipped: true, Detail: "the agent was started without its self-test"}}}
 		a.mu.Unlock()
@@ -370,12 +372,12 @@ func (a *Agent) superviseEngine(ctx context.Context) {
 		if moved {
 			a.poke()
 		}
-		if err == nil && !tested {
-			tested = true
+		if err == nil && due {
+			due = false
 			a.wg.Add(1)
 			go func() {
 				defer a.wg.Done()
-				a.runSelfTest(ctx)
+				outcome <- a.runSelfTest(ctx)
 			}()
 		}
 		wait := 15 * time.Second
@@ -386,11 +388,27 @@ func (a *Agent) superviseEngine(ctx context.Context) {
 		select {
 		case <-time.After(wait):
 		case <-a.askNow:
+		case passed := <-outcome:
+			// What it failed by may pass, as a full disk does, or an engine that was
+			// killed under it; until then the host earns nothing.
+			if !passed {
+				again = time.After(pause)
+				pause = min(2*pause, lastRetest)
+			}
+		case <-again:
+			due = true
 		case <-ctx.Done():
 			return
 		}
 	}
 }
+
+// A self-test that failed is tried again after firstRetest, and then after twice as
+// long each time, up to lastRetest.
+const (
+	firstRetest = 15 * time.Second
+	lastRetest  = 15 * time.Minute
+)
 
 func (a *Agent) isAdopted() bool {
 	a.mu.Lock()

@@ -220,7 +220,7 @@ func (a *Agent) bringUp(ctx context.Context, l *lease, state runtime.State) erro
 	rec := l.rec
 	a.mu.Unlock()
 	// One that was made already needs no more than to be started.
-	if !rec.complete() && !(rec.Lost && state.Exists) {
+	if !rec.complete() && (!rec.Lost || !state.Exists) {
 		a.mu.Lock()
 		l.tries++
 		tries := l.tries

@@ -63,8 +63,9 @@ func (t *trial) skip(name, why string) {
 	t.Checks = append(t.Checks, protocol.Check{Name: name, Skipped: true, Detail: why})
 }
 
-// runSelfTest tries the host's limits and isolation and keeps the outcome.
-func (a *Agent) runSelfTest(ctx context.Context) {
+// runSelfTest tries the host's limits and isolation, keeps the outcome and says
+// whether it was good.
+func (a *Agent) runSelfTest(ctx context.Context) (passed bool) {
 	ctx, cancel := context.WithTimeout(ctx, testTimeout)
 	defer cancel()
 	begin := time.Now()
@@ -79,7 +80,7 @@ func (a *Agent) runSelfTest(ctx context.Context) {
 	a.tryNetwork(ctx, &t)
 	tryClock(&t)
 	if errors.Is(ctx.Err(), context.Canceled) {
-		return // the agent is going down; half a test says nothing
+		return false // the agent is going down; half a test says nothing
 	}
 	t.RanAt, t.Passed = a.cfg.clock(), true
 	for _, c := range t.Checks {
@@ -93,6 +94,7 @@ func (a *Agent) runSelfTest(ctx context.Context) {
 	a.selfTest, a.wantInv = t.SelfTest, true
 	a.mu.Unlock()
 	a.poke()
+	return t.Passed
 }
 
 func selfTestID(hostID, which string) string {

@@ -15,7 +15,6 @@ import (
 
 	cerrdefs "github.com/containerd/errdefs"
 	"github.com/moby/moby/client"
-	"golang.org/x/sys/unix"
 )
 
 // images remembers what the agent has put into the engine, and when it was last
@@ -197,16 +196,18 @@ func (s *images) copiesOf(id string) []string {
 	return list
 }
 
-// imageBudgetMiB is what images may take of the host's disk.
+// imageBudgetMiB is what images may take of the host's disk: unless it is set, a
+// fifth of what leases and images have together. What else is on the disk does
+// not count, or a disk that is mostly full of other things would offer nothing.
 func (d *Docker) imageBudgetMiB() int64 {
 	if d.cfg.ImageMiB > 0 {
 		return d.cfg.ImageMiB
 	}
-	var st unix.Statfs_t
-	if unix.Statfs(d.cfg.Dir, &st) != nil {
+	free, err := freeMiB(d.cfg.Dir)
+	if err != nil {
 		return 0
 	}
-	return int64(st.Blocks) * st.Bsize >> 20 / 5
+	return (max(0, free-hostReserveMiB) + d.reservedMiB() + d.images.totalMiB()) / 5
 }
 
 // makeRoom removes images that nothing uses until need more MiB are within the

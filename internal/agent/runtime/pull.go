@@ -164,7 +164,7 @@ func (p *pull) describe(ctx context.Context, ref name.Reference) error {
 		return errDamaged
 	}
 	if c.Architecture != "" && c.Architecture != goruntime.GOARCH {
-		return &Error{Code: "image_architecture", Reason: fmt.Sprintf("the image %s is built for another architecture than this host's, linux/%s", p.request.Reference, goruntime.GOARCH)}
+		return &Error{Code: "image_architecture", Reason: fmt.Sprintf("the image %s is built for linux/%.20s and this host is linux/%s", p.request.Reference, strings.ToValidUTF8(c.Architecture, "?"), goruntime.GOARCH)}
 	}
 	var total int64
 	for _, l := range m.Layers {
