@@ -127,7 +127,7 @@ func TestAFullDiskOfAHostHarmsNoLeaseThatRuns(t *testing.T) {
 	dir := filepath.Join(root, "host0") // of the host that joins first
 	small := filepath.Join(root, "small.img")
 	for _, step := range [][]string{
-		{"truncate", "-s", "4G", small}, {"mkfs.ext4", "-q", "-m", "0", "-O", "^has_journal", small}, {"mkdir", dir}, {"mount", "-o", "loop", small, dir},
+		{"truncate", "-s", "6G", small}, {"mkfs.ext4", "-q", "-m", "0", "-O", "^has_journal", small}, {"mkdir", dir}, {"mount", "-o", "loop", small, dir},
 	} {
 		if out, err := exec.Command(step[0], step[1:]...).CombinedOutput(); err != nil {
 			t.Skipf("a small file system cannot be mounted: %v: %s", step, out)
