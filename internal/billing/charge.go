@@ -80,9 +80,12 @@ func (s *Service) charge(ctx context.Context, tx *store.Tx, a *accountRow, l *le
 		l.confirmed = latest(l.confirmed, earliest(seen, at))
 	}
 	l.settled = latest(l.settled, at)
-	if _, err := tx.Exec(ctx, `UPDATE billing_leases SET posted_compute = ?, posted_storage = ?, posted_egress = ?, confirmed_at = ?, settled_at = ? WHERE lease_id = ?`,
-		int64(l.posted[pricing.Compute]), int64(l.posted[pricing.Storage]), int64(l.posted[pricing.Egress]),
-		store.Micros(l.confirmed), store.Micros(l.settled), l.id); err != nil {
+	args := make([]any, 0, len(pricing.Meters)+3)
+	for _, m := range pricing.Meters {
+		args = append(args, int64(l.posted[m]))
+	}
+	args = append(args, store.Micros(l.confirmed), store.Micros(l.settled), l.id)
+	if _, err := tx.Exec(ctx, `UPDATE billing_leases SET `+postedColumns(" = ?, ")+` = ?, confirmed_at = ?, settled_at = ? WHERE lease_id = ?`, args...); err != nil {
 		return fmt.Errorf("charge lease %s: %w", l.id, err)
 	}
 	return nil

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"suanli.dev/internal/fault"
@@ -97,8 +98,18 @@ func (l *leaseRow) openInterval(m pricing.Meter) *interval {
 	return nil
 }
 
-const selectLease = `SELECT lease_id, account_id, provider_id, quote, simulated, spending_cap, hold, egress_bytes,
-	posted_compute, posted_storage, posted_egress, confirmed_at, settled_at, begun_at, ended_at FROM billing_leases`
+// postedColumns are the columns with what was posted of each meter, in the order
+// of pricing.Meters.
+func postedColumns(separator string) string {
+	var names []string
+	for _, m := range pricing.Meters {
+		names = append(names, "posted_"+string(m))
+	}
+	return strings.Join(names, separator)
+}
+
+var selectLease = `SELECT lease_id, account_id, provider_id, quote, simulated, spending_cap, hold, egress_bytes,
+	confirmed_at, settled_at, begun_at, ended_at, ` + postedColumns(", ") + ` FROM billing_leases`
 
 // loadLeases returns the leases that a WHERE clause selects, with their
 // intervals. A lease whose quote cannot be read is logged and left out: it must
@@ -115,9 +126,12 @@ func (s *Service) loadLeases(ctx context.Context, tx *store.Tx, where string, ar
 		var l leaseRow
 		var quote []byte
 		var simulated, confirmed, settled, begun, ended int64
-		var compute, storage, egress money.Amount
-		if err := rows.Scan(&l.id, &l.accountID, &l.providerID, &quote, &simulated, &l.cap, &l.hold, &l.egressBytes,
-			&compute, &storage, &egress, &confirmed, &settled, &begun, &ended); err != nil {
+		var posted [len(pricing.Meters)]money.Amount
+		into := []any{&l.id, &l.accountID, &l.providerID, &quote, &simulated, &l.cap, &l.hold, &l.egressBytes, &confirmed, &settled, &begun, &ended}
+		for i := range posted {
+			into = append(into, &posted[i])
+		}
+		if err := rows.Scan(into...); err != nil {
 			return nil, fmt.Errorf("load leases: %w", err)
 		}
 		if cached, ok := s.quotes.Load(l.id); ok {
@@ -129,7 +143,10 @@ func (s *Service) loadLeases(ctx context.Context, tx *store.Tx, where string, ar
 			s.quotes.Store(l.id, l.quote)
 		}
 		l.simulated = simulated != 0
-		l.posted = postedFor{pricing.Compute: compute, pricing.Storage: storage, pricing.Egress: egress}
+		l.posted = postedFor{}
+		for i, m := range pricing.Meters {
+			l.posted[m] = posted[i]
+		}
 		l.confirmed, l.settled = store.Time(confirmed), store.Time(settled)
 		l.begun, l.ended = store.Time(begun), store.Time(ended)
 		out = append(out, &l)

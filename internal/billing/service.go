@@ -177,9 +177,12 @@ func (s *Service) changed(accountID string) {
 	s.mu.Unlock()
 }
 
-// postedFor is the three posted columns, by meter.
+// postedFor is the posted columns, by meter.
 type postedFor map[pricing.Meter]money.Amount
 
-func (p postedFor) total() money.Amount {
-	return p[pricing.Compute] + p[pricing.Storage] + p[pricing.Egress]
+func (p postedFor) total() (sum money.Amount) {
+	for _, amount := range p {
+		sum += amount
+	}
+	return sum
 }
