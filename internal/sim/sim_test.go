@@ -211,16 +211,16 @@ func files(dir string) func(string) (io.ReadCloser, error) {
 
 func example(t *testing.T) (sim.Fleet, sim.Policy, sim.Trace) {
 	t.Helper()
-	f, err := os.Open("testdata/fleet.yaml")
+	f, err := os.Open("../../docs/simulate/fleet.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	fleet, policy, err := sim.ReadFleet(f, files("testdata"))
+	fleet, policy, err := sim.ReadFleet(f, files("../../docs/simulate"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	j, err := os.Open("testdata/jobs.csv")
+	j, err := os.Open("../../docs/simulate/jobs.csv")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -64,7 +64,7 @@ type Record struct {
 	GPUs       int        `json:"gpus"`
 	Model      string     `json:"model"`
 	Plan       string     `json:"plan"`
-	PerHour    money.Rate `json:"price_per_hour"` // of the bundle, all-in; of spot: the bid
+	PerHour    money.Rate `json:"price_per_hour"` // of the bundle; of spot: the bid
 	Currency   string     `json:"currency,omitempty"`
 	Simulated  bool       `json:"simulated"` // the lease was about simulated GPUs
 }
