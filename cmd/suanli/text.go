@@ -46,17 +46,25 @@ func tr(english string, args ...any) string {
 
 // words are values of the API that people read too: English first, then Chinese.
 var words = map[string][2]string{
-	"compute":                {"compute", "计算"},
-	"storage":                {"storage", "存储"},
-	"egress":                 {"egress", "出站流量"},
-	"hour":                   {"hour", "小时"},
-	"minute":                 {"minute", "分钟"},
-	"second":                 {"second", "秒"},
-	"s":                      {"s", "秒"},
-	"byte":                   {"bytes", "字节"},
-	"GiB·s":                  {"GiB·s", "GiB·秒"},
-	"GiB-month":              {"GiB-month", "GiB·月"},
-	"tax":                    {"tax", "税费"},
+	"compute":   {"compute", "计算"},
+	"storage":   {"storage", "存储"},
+	"egress":    {"egress", "出站流量"},
+	"hour":      {"hour", "小时"},
+	"minute":    {"minute", "分钟"},
+	"second":    {"second", "秒"},
+	"s":         {"s", "秒"},
+	"byte":      {"bytes", "字节"},
+	"GiB·s":     {"GiB·s", "GiB·秒"},
+	"GiB-month": {"GiB-month", "GiB·月"},
+	"tax":       {"tax", "税费"},
+	"on_demand": {"on demand", "按需"},
+	"spot":      {"spot", "竞价"},
+
+	// What a simulation leaves out of a trace.
+	"no GPU":                  {"no GPU", "不使用 GPU"},
+	"no run time":             {"no run time", "没有运行时间"},
+	"no host is large enough": {"no host is large enough", "没有足够大的主机"},
+
 	"egress_beyond_estimate": {"egress beyond the estimate", "超出预估的出站流量"},
 }
 

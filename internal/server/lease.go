@@ -78,6 +78,9 @@ func (a *API) registerLease() {
 	}
 	register(a, operation{ID: "listLeaseHistory", Method: http.MethodGet, Path: "/v1/leases/{lease_id}/history", Summary: "What happened to a lease", Tag: tagLease, Action: account.ReadLeases},
 		a.leaseHistory)
+	register(a, operation{ID: "listDemand", Method: http.MethodGet, Path: "/v1/operator/demand", Summary: "What all accounts rented and how long it ran, newest first", Tag: tagLease, Action: account.Operate,
+		Description: "Without whose it was and what it ran: what simulations replay."},
+		a.listDemand)
 	registerEvents(a, operation{ID: "watchLeases", Method: http.MethodGet, Path: "/v1/lease-events", Summary: "Follow the changes of all leases", Tag: tagLease, Action: account.ReadLeases},
 		a.watchLeases)
 	if a.Fleet != nil {
@@ -186,6 +189,22 @@ func (a *API) listLeases(ctx context.Context, p account.Principal, in *leaseList
 	out := &body[page[api.Lease]]{Body: page[api.Lease]{Items: []api.Lease{}, NextCursor: next}}
 	for _, l := range list {
 		out.Body.Items = append(out.Body.Items, leaseJSON(l))
+	}
+	return out, nil
+}
+
+func (a *API) listDemand(ctx context.Context, _ account.Principal, in *Paging) (*body[page[api.Demand]], error) {
+	list, next, err := a.Leases.Demand(ctx, in.Cursor, in.Limit)
+	if err != nil {
+		return nil, err
+	}
+	out := &body[page[api.Demand]]{Body: page[api.Demand]{Items: []api.Demand{}, NextCursor: next}}
+	for _, d := range list {
+		t := d.Price.Tariff
+		out.Body.Items = append(out.Body.Items, api.Demand{
+			ID: d.ID, Submitted: d.CreatedAt, Start: moment(d.StartedAt), End: moment(d.EndedAt), RanSeconds: int64(d.Ran / time.Second),
+			GPUs: d.Bundle.GPUCount, Model: d.GPUModel, Plan: d.Price.Plan, PerHour: max(t.Compute, d.Price.Bid), Currency: string(t.Currency), Simulated: d.Simulated,
+		})
 	}
 	return out, nil
 }
