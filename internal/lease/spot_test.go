@@ -84,7 +84,9 @@ func TestAnOutbidLeaseHasItsGPUsUntilItsHostHasLetThemGo(t *testing.T) {
 	if b := w.bill(l.ID); b.Total-first.Total > 100 {
 		t.Errorf("a minute of waiting costs %s more than its disk", b.Total-first.Total)
 	}
-	w.market(func(ctx context.Context, tx *store.Tx) (func(context.Context), error) { return w.SpotResume(ctx, tx, l.ID) })
+	w.market(func(ctx context.Context, tx *store.Tx) (func(context.Context), error) {
+		return w.SpotResume(ctx, tx, l.ID)
+	})
 	w.until(l.ID, Running)
 	if _, err := w.End(w.ctx, w.ada, l.ID); err != nil {
 		t.Fatal(err)
@@ -127,7 +129,9 @@ func TestANoticeReachesTheHostAndCanBeTakenBack(t *testing.T) {
 	if d := told(); d != time.Minute {
 		t.Errorf("a restart of the control plane changes the notice to %s", d)
 	}
-	w.market(func(ctx context.Context, tx *store.Tx) (func(context.Context), error) { return w.SpotReprieve(ctx, tx, l.ID) })
+	w.market(func(ctx context.Context, tx *store.Tx) (func(context.Context), error) {
+		return w.SpotReprieve(ctx, tx, l.ID)
+	})
 	if d := told(); d != 0 {
 		t.Errorf("a notice that was taken back is still told: %s", d)
 	}
