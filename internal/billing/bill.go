@@ -41,6 +41,7 @@ type BillLine struct {
 
 	per     int64 // how many of Charged the rate is for
 	resumes bool  // it goes on from the line before it, after a break of the host's
+	waived  bool  // the platform ended it too soon for it to cost anything
 }
 
 // Due returns a lease's bill as of a moment: itemised, and adding up to the micro.
@@ -78,7 +79,7 @@ func (s *Service) bill(l *leaseRow, at time.Time) (Bill, error) {
 	for _, it := range items {
 		line := BillLine{
 			Meter: it.Meter, Start: it.Interval.Start, End: it.Interval.End, Used: it.Used, Charged: it.Charged,
-			Rate: it.Rate, Amount: it.Amount, per: it.Per, resumes: it.Interval.Resumes,
+			Rate: it.Rate, Amount: it.Amount, per: it.Per, resumes: it.Interval.Resumes, waived: it.Waived,
 		}
 		for _, i := range l.intervals {
 			if i.meter == it.Meter && i.open() && !i.start.After(line.End) && l.ended.IsZero() && i.limit.IsZero() && !line.End.After(at) {
@@ -89,6 +90,7 @@ func (s *Service) bill(l *leaseRow, at time.Time) (Bill, error) {
 		b.Lines = append(b.Lines, line)
 		due[it.Meter] += it.Amount
 	}
+	b.openLast()
 	for _, m := range pricing.Meters {
 		p, c, err := pricing.Split(due[m], l.quote.Tariff.CommissionBasisPoints)
 		if err != nil {
@@ -103,13 +105,27 @@ func (s *Service) bill(l *leaseRow, at time.Time) (Bill, error) {
 	return b, nil
 }
 
+// openLast leaves at most one line of compute open: where the price changed, a run
+// has several, and only the last goes on.
+func (b *Bill) openLast() {
+	last := true
+	for i := len(b.Lines) - 1; i >= 0; i-- {
+		if l := &b.Lines[i]; l.Meter == pricing.Compute {
+			l.Open, last = l.Open && last, false
+		}
+	}
+}
+
 // describe puts units and a sentence to a line.
 func describe(line *BillLine, q pricing.Quote) {
 	switch line.Meter {
 	case pricing.Compute:
 		line.Unit, line.RateUnit = "s", "hour"
 		line.Words = fmt.Sprintf("ran %d s", line.Used)
-		if line.Charged != line.Used {
+		switch {
+		case line.waived:
+			line.Words += fmt.Sprintf(", which costs nothing (it was interrupted in its first %d s)", q.EvictionFreeSeconds)
+		case line.Charged != line.Used:
 			why := fmt.Sprintf("every started %s counts", q.Tariff.Granularity)
 			if line.Used < q.Tariff.MinimumSeconds {
 				why = fmt.Sprintf("the minimum at each start is %d s", q.Tariff.MinimumSeconds)
@@ -126,7 +142,11 @@ func describe(line *BillLine, q pricing.Quote) {
 		line.Unit, line.RateUnit = "byte", "GB"
 		line.Words = fmt.Sprintf("sent %d bytes (a GB is 1,000,000,000)", line.Used)
 	}
-	line.Words += fmt.Sprintf(", at %s %s per %s: %s %s", line.Rate.Display(), q.Currency, line.RateUnit, line.Amount.Display(), q.Currency)
+	at := "at"
+	if line.Meter == pricing.Compute && q.Plan == pricing.Spot {
+		at = "at the market's price of"
+	}
+	line.Words += fmt.Sprintf(", %s %s %s per %s: %s %s", at, line.Rate.Display(), q.Currency, line.RateUnit, line.Amount.Display(), q.Currency)
 	if q.Simulated {
 		line.Words += " (simulated)"
 	}

@@ -147,7 +147,7 @@ func dueBy(l *leaseRow, at, starting time.Time) (money.Amount, error) {
 // burnOf is what an hour of a lease costs as it is.
 func burnOf(l *leaseRow, starting bool, now time.Time) (burn money.Amount, err error) {
 	if c := l.openInterval(pricing.Compute); starting || (c != nil && (c.limit.IsZero() || now.Before(c.limit))) {
-		if burn, err = l.quote.Tariff.Compute.Times(3600, 3600); err != nil {
+		if burn, err = l.rateAt(now).Times(3600, 3600); err != nil {
 			return 0, err
 		}
 	}

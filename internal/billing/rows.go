@@ -71,6 +71,7 @@ type interval struct {
 	askedEnd, end, limit time.Time
 	limitReason          Reason
 	resumes              bool // the run before it goes on, after a break that was the host's doing
+	evicted              bool // the platform ended it
 }
 
 func (i interval) open() bool { return i.end.IsZero() }
@@ -86,6 +87,7 @@ type leaseRow struct {
 	confirmed, settled        time.Time
 	begun, ended              time.Time
 	intervals                 []interval
+	rates                     []rate // of spot, in order
 }
 
 // openInterval returns the open interval of a meter, or nil.
@@ -159,7 +161,7 @@ func (s *Service) loadLeases(ctx context.Context, tx *store.Tx, where string, ar
 	if len(out) == 0 {
 		return nil, nil
 	}
-	marks, err := tx.Query(ctx, `SELECT lease_id, meter, number, asked_start, start_at, asked_end, end_at, limit_at, limit_reason, resumes FROM billing_intervals
+	marks, err := tx.Query(ctx, `SELECT lease_id, meter, number, asked_start, start_at, asked_end, end_at, limit_at, limit_reason, resumes, evicted FROM billing_intervals
 		WHERE lease_id IN (SELECT lease_id FROM billing_leases WHERE `+where+`) ORDER BY lease_id, meter, number`, args...)
 	if err != nil {
 		return nil, fmt.Errorf("load intervals: %w", err)
@@ -168,13 +170,13 @@ func (s *Service) loadLeases(ctx context.Context, tx *store.Tx, where string, ar
 	for marks.Next() {
 		var id string
 		var i interval
-		var askedStart, start, askedEnd, end, limit, resumes int64
-		if err := marks.Scan(&id, &i.meter, &i.number, &askedStart, &start, &askedEnd, &end, &limit, &i.limitReason, &resumes); err != nil {
+		var askedStart, start, askedEnd, end, limit, resumes, evicted int64
+		if err := marks.Scan(&id, &i.meter, &i.number, &askedStart, &start, &askedEnd, &end, &limit, &i.limitReason, &resumes, &evicted); err != nil {
 			return nil, fmt.Errorf("load intervals: %w", err)
 		}
 		i.askedStart, i.start = store.Time(askedStart), store.Time(start)
 		i.askedEnd, i.end, i.limit = store.Time(askedEnd), store.Time(end), store.Time(limit)
-		i.resumes = resumes == 1
+		i.resumes, i.evicted = resumes == 1, evicted == 1
 		if l := byID[id]; l != nil {
 			l.intervals = append(l.intervals, i)
 		}
@@ -182,7 +184,8 @@ func (s *Service) loadLeases(ctx context.Context, tx *store.Tx, where string, ar
 	if err := marks.Err(); err != nil {
 		return nil, fmt.Errorf("load intervals: %w", err)
 	}
-	return out, nil
+	marks.Close()
+	return out, loadRates(ctx, tx, byID)
 }
 
 func (s *Service) openLeases(ctx context.Context, tx *store.Tx, accountID string) ([]*leaseRow, error) {

@@ -43,13 +43,13 @@ func usageUntil(l *leaseRow, at, seen, starting time.Time) pricing.Usage {
 				end = i.start
 			}
 		}
-		u.Compute = append(u.Compute, pricing.Interval{Start: i.start, End: end, Resumes: i.resumes})
+		u.Compute = append(u.Compute, l.priced(pricing.Interval{Start: i.start, End: end, Resumes: i.resumes, Evicted: i.evicted})...)
 	}
 	if first.IsZero() {
 		return pricing.Usage{} // never ran, never charged
 	}
 	if !starting.IsZero() {
-		u.Compute = append(u.Compute, pricing.Interval{Start: starting, End: at})
+		u.Compute = append(u.Compute, l.priced(pricing.Interval{Start: starting, End: at})...)
 	}
 	for _, i := range l.intervals {
 		if i.meter != pricing.Storage {

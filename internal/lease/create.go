@@ -112,9 +112,24 @@ func (s *Service) Accept(ctx context.Context, p account.Principal, c Create) (*L
 		if !now.Before(q.ValidUntil) {
 			return fault.New(fault.Gone, "quote_expired", "quote %s was valid until %s; ask for a new one", q.ID, q.ValidUntil.Format(time.RFC3339))
 		}
-		if l, err = s.build(p, q, c, now); err != nil {
-			return err
-		}
+		l, change, err = s.take(ctx, tx, p, q, c, quota, now)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	s.accepted(ctx, l, change)
+	return l, nil
+}
+
+// take is what of accepting a quote is the same whoever asks: all that is written.
+func (s *Service) take(ctx context.Context, tx *store.Tx, p account.Principal, q *Quote, c Create, quota account.Quota, now time.Time) (*Lease, Change, error) {
+	var change Change
+	l, err := s.build(p, q, c, now)
+	if err != nil {
+		return nil, change, err
+	}
+	err = func() error {
 		var direct []int
 		if q.Offer.DirectPorts {
 			direct = c.Ports // the gateway reaches them on any host
@@ -146,16 +161,17 @@ func (s *Service) Accept(ctx context.Context, p account.Principal, c Create) (*L
 			return err
 		}
 		return s.Tenants.Audit(ctx, tx, p, "lease.accept", l.ID, map[string]string{"quote": q.ID, "host": l.HostID})
-	})
-	if err != nil {
-		return nil, err
-	}
+	}()
+	return l, change, err
+}
+
+// accepted is what follows the commit of a new lease.
+func (s *Service) accepted(ctx context.Context, l *Lease, change Change) {
 	s.track(l)
 	s.Capacity.Refresh(ctx, l.HostID)
 	s.announce(change)
 	s.kick(l.HostID)
 	s.Log.InfoContext(ctx, "lease accepted", "lease", l.ID, "account", l.AccountID, "host", l.HostID, "gpus", len(l.GPUs), "simulated", l.Simulated)
-	return l, nil
 }
 
 // build makes the lease's row out of quote, template and the renter's wishes.
@@ -213,7 +229,7 @@ func (s *Service) build(p account.Principal, q *Quote, c Create, now time.Time) 
 		Bundle: Bundle{GPUCount: o.GPUCount, VRAMMiB: o.VRAMMiB, CPUMillis: o.CPUMillis, MemoryMiB: o.MemoryMiB,
 			DiskGiB: q.Request.DiskGiB, Region: o.Region, Zone: o.Zone},
 		Price: q.Price, Simulated: o.Simulated, State: Accepted, Generation: 1, Deadline: c.Deadline, Idle: s.idleStop(c.Idle, template),
-		SpendingCap: ceiling, CreatedAt: now, ChangedAt: now, spec: sealed, accessToken: token,
+		SpendingCap: ceiling, BidID: c.bidID, CreatedAt: now, ChangedAt: now, spec: sealed, accessToken: token,
 	}, nil
 }
 
