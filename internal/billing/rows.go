@@ -86,6 +86,7 @@ type leaseRow struct {
 	confirmed, settled        time.Time
 	begun, ended              time.Time
 	intervals                 []interval
+	monthly                   *monthlyRow // nil: nothing is paid in advance
 }
 
 // openInterval returns the open interval of a meter, or nil.
@@ -182,7 +183,8 @@ func (s *Service) loadLeases(ctx context.Context, tx *store.Tx, where string, ar
 	if err := marks.Err(); err != nil {
 		return nil, fmt.Errorf("load intervals: %w", err)
 	}
-	return out, nil
+	marks.Close()
+	return out, s.loadMonthly(ctx, tx, out)
 }
 
 func (s *Service) openLeases(ctx context.Context, tx *store.Tx, accountID string) ([]*leaseRow, error) {
