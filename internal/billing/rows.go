@@ -87,7 +87,8 @@ type leaseRow struct {
 	confirmed, settled        time.Time
 	begun, ended              time.Time
 	intervals                 []interval
-	rates                     []rate // of spot, in order
+	rates                     []rate      // of spot, in order
+	monthly                   *monthlyRow // nil: nothing is paid in advance
 }
 
 // openInterval returns the open interval of a meter, or nil.
@@ -185,7 +186,10 @@ func (s *Service) loadLeases(ctx context.Context, tx *store.Tx, where string, ar
 		return nil, fmt.Errorf("load intervals: %w", err)
 	}
 	marks.Close()
-	return out, loadRates(ctx, tx, byID)
+	if err := loadRates(ctx, tx, byID); err != nil {
+		return nil, err
+	}
+	return out, s.loadMonthly(ctx, tx, out)
 }
 
 func (s *Service) openLeases(ctx context.Context, tx *store.Tx, accountID string) ([]*leaseRow, error) {
