@@ -29,10 +29,10 @@ type leg struct {
 	amount money.Amount
 }
 
-// charge posts the difference between what is due for a lease and what has been
-// posted, for each meter, with the provider's share and the platform's. The
-// caller holds the account's lock and saves it (see rebalance).
-func (s *Service) charge(ctx context.Context, tx *store.Tx, a *accountRow, l *leaseRow, at time.Time) error {
+// chargeUntil posts the difference between what is due for a lease and what has
+// been posted, for each meter, with the provider's share and the platform's. See
+// charge, which cuts at the ends of months.
+func (s *Service) chargeUntil(ctx context.Context, tx *store.Tx, a *accountRow, l *leaseRow, at time.Time) error {
 	// A clock that was set back gives nothing back.
 	at = latest(at, l.settled)
 	due, err := pricing.Due(l.quote, s.usage(l, at))
