@@ -31,7 +31,8 @@
 //
 // Lock order: the account's row in billing_accounts, then leases, then the
 // ledger's accounts by path. Whoever changes an account's wallet, hold or debt
-// holds the first, so reading them under it is safe.
+// holds the first, so reading them under it is safe. A series of numbers comes
+// after the account, and before the ledger's accounts.
 //
 // It imports account (for who asks), ledger, pricing, money, store, ident and
 // fault. It knows no lease states and no hosts.
