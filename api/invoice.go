@@ -103,3 +103,47 @@ func (c *Client) BillingProfile(ctx context.Context) (*BillingProfile, error) {
 func (c *Client) SetBillingProfile(ctx context.Context, accountID string, in BillingProfile) (*BillingProfile, error) {
 	return do[BillingProfile](ctx, c, http.MethodPut, "/v1/operator/accounts/"+url.PathEscape(accountID)+"/billing-profile", in)
 }
+
+// CreditNote takes back a part of an invoice, which stays as it is.
+type CreditNote struct {
+	ID        string       `json:"id"`
+	Number    string       `json:"number" doc:"In sequence, without gaps" example:"CN-000001"`
+	InvoiceID string       `json:"invoice_id"`
+	Invoice   string       `json:"invoice" doc:"The invoice's number"`
+	Currency  string       `json:"currency"`
+	Lines     []CreditLine `json:"lines" nullable:"false"`
+	Total     Amount       `json:"total" doc:"With the taxes that were added"`
+	Refunded  bool         `json:"refunded" doc:"It was paid out, and not kept as balance"`
+	Reason    string       `json:"reason,omitempty"`
+	IssuedAt  time.Time    `json:"issued_at"`
+}
+
+// CreditLine is what is taken back of one line of an invoice.
+type CreditLine struct {
+	Position int      `json:"position" minimum:"0" doc:"Of the invoice's line, from 0"`
+	Amount   Amount   `json:"amount" doc:"In whole cents or fen, without added tax"`
+	Tax      []Amount `json:"tax,omitempty" readOnly:"true" doc:"Of each of the invoice's taxes; it follows from the amount"`
+}
+
+// Credit asks for a credit note.
+type Credit struct {
+	Lines  []CreditLine `json:"lines,omitempty" maxItems:"10000" doc:"Absent or empty: all that is left of every line"`
+	Reason string       `json:"reason,omitempty" maxLength:"400"`
+	Refund bool         `json:"refund,omitempty" doc:"Pay it out, and not into the balance; both or neither is done"`
+}
+
+// CreditNotes returns the credit notes of an invoice, oldest first.
+func (c *Client) CreditNotes(ctx context.Context, invoiceID string) ([]CreditNote, error) {
+	return collect(all[CreditNote](ctx, c, "/v1/invoices/"+url.PathEscape(invoiceID)+"/credit-notes", nil))
+}
+
+// CreditInvoice takes back a part of an invoice of any account. It is for
+// operators.
+func (c *Client) CreditInvoice(ctx context.Context, invoiceID string, in Credit) (*CreditNote, error) {
+	return do[CreditNote](ctx, c, http.MethodPost, "/v1/operator/invoices/"+url.PathEscape(invoiceID)+"/credit-notes", in)
+}
+
+// Refund pays free money of an account out. It is for operators.
+func (c *Client) Refund(ctx context.Context, in Deposit) (*Transfer, error) {
+	return do[Transfer](ctx, c, http.MethodPost, "/v1/operator/refunds", in)
+}

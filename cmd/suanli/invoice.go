@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -31,7 +33,7 @@ func invoiceCommand() *cobra.Command {
 				return []any{s.Start.Local().Format(time.DateTime), s.End.Local().Format(time.DateTime), s.Opening.Display(), s.Invoiced.Display(), s.Credited.Display(),
 					s.Paid.Display(), s.Refunded.Display(), s.Closing.Display(), s.Currency}
 			}),
-		profileCommand(),
+		creditsCommand(), creditCommand(), profileCommand(),
 	)
 	return cmd
 }
@@ -124,6 +126,92 @@ func downloadCommand() *cobra.Command {
 	}
 	cmd.Flags().StringVar(&format, "format", "pdf", tr("pdf or csv"))
 	cmd.Flags().StringVar(&output, "output", "", tr("file to write; -: standard output (default: the number and the format)"))
+	return cmd
+}
+
+func creditsCommand() *cobra.Command {
+	return showing("credits NUMBER", tr("List an invoice's credit notes"), cobra.ExactArgs(1),
+		func(cmd *cobra.Command, c *api.Client, args []string) ([]api.CreditNote, error) {
+			return c.CreditNotes(cmd.Context(), args[0])
+		},
+		func(cmd *cobra.Command, list []api.CreditNote) {
+			t := newTable(tr("NUMBER"), tr("ISSUED"), tr("TOTAL"), tr("CURRENCY"), tr("REASON"))
+			for _, n := range list {
+				t.add(n.Number, n.IssuedAt.Local().Format(time.DateTime), n.Total.Display(), n.Currency, n.Reason)
+			}
+			t.print(cmd.OutOrStdout())
+		})
+}
+
+func creditCommand() *cobra.Command {
+	var in api.Credit
+	var lines []string
+	var key string
+	cmd := &cobra.Command{
+		Use: "credit NUMBER", Short: tr("Take back an invoice or a part of it (operator)"), Args: cobra.ExactArgs(1),
+		Example: "suanli invoice credit INV-000001 --line 0=12.50 --reason \"host at fault\"",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			for _, l := range lines {
+				position, amount, _ := strings.Cut(l, "=")
+				n, err := strconv.Atoi(position)
+				if err != nil {
+					return usageError{fmt.Errorf("%s", tr("--line %q: want a line's place, counted from 0, and an amount, such as 0=12.50", l))}
+				}
+				a, err := api.ParseAmount(amount)
+				if err != nil {
+					return usageError{err}
+				}
+				in.Lines = append(in.Lines, api.CreditLine{Position: n, Amount: a})
+			}
+			c, err := client(cmd)
+			if err != nil {
+				return err
+			}
+			ctx := cmd.Context()
+			if key != "" {
+				ctx = api.IdempotencyKey(ctx, key)
+			}
+			n, err := c.CreditInvoice(ctx, args[0], in)
+			if err != nil {
+				return err
+			}
+			return done(cmd, n, "%s takes back %s %s of %s", n.Number, n.Total.Display(), n.Currency, n.Invoice)
+		},
+	}
+	cmd.Flags().StringArrayVar(&lines, "line", nil, tr("PLACE=AMOUNT of a line, counted from 0; may be repeated (default: all that is left of every line)"))
+	cmd.Flags().StringVar(&in.Reason, "reason", "", tr("why"))
+	cmd.Flags().BoolVar(&in.Refund, "refund", false, tr("pay it out, and not into the balance"))
+	cmd.Flags().StringVar(&key, "key", "", tr("idempotency key: entering it twice counts once"))
+	return cmd
+}
+
+func refundCommand() *cobra.Command {
+	var in api.Deposit
+	var key string
+	cmd := &cobra.Command{
+		Use: "refund ACCOUNT AMOUNT", Short: tr("Enter money that was paid back to an account (operator)"), Args: cobra.ExactArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := client(cmd)
+			if err != nil {
+				return err
+			}
+			in.AccountID = args[0]
+			if in.Amount, err = api.ParseAmount(args[1]); err != nil {
+				return usageError{err}
+			}
+			ctx := cmd.Context()
+			if key != "" {
+				ctx = api.IdempotencyKey(ctx, key)
+			}
+			t, err := c.Refund(ctx, in)
+			if err != nil {
+				return err
+			}
+			return done(cmd, t, "%s %s paid back to %s", t.Amount.Display(), t.Currency, in.AccountID)
+		},
+	}
+	cmd.Flags().StringVar(&in.Reference, "reference", "", tr("where the money went, such as the bank's number"))
+	cmd.Flags().StringVar(&key, "key", "", tr("idempotency key: entering it twice counts once"))
 	return cmd
 }
 

@@ -157,7 +157,7 @@ func newRoot() *cobra.Command {
 	add("host", hostCommand(), agentCommand())
 	add("account", loginCommand(), logoutCommand(), accountCommand(), keyCommand(), balanceCommand(), billCommand(), invoiceCommand())
 	add("operate", upCommand(), serverCommand(), gatewayCommand(), configCommand(), doctorCommand(), backupCommand(), restoreCommand(),
-		ledgerCommand(), depositCommand(), imageCommand(), openapiCommand(), demoCommand())
+		ledgerCommand(), depositCommand(), refundCommand(), imageCommand(), openapiCommand(), demoCommand())
 	finish(root)
 	return root
 }

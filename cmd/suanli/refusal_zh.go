@@ -148,6 +148,9 @@ var zhCodes = map[string]string{
 
 	// Invoices.
 	"invoice_not_found": "没有这张账单",
+	"credit_too_large":  "冲减金额超出账单剩余金额",
+	"nothing_to_credit": "这张账单已无可冲减的金额",
+	"line_invalid":      "账单行号不可用",
 
 	// Hosts and gateways.
 	"host_not_found":      "没有这台主机",

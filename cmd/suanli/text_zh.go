@@ -38,6 +38,17 @@ var zhTexts = map[string]string{
 	"API key (default: that of the sign-in, or SUANLI_TOKEN)": "API 密钥（默认使用登录凭据或 SUANLI_TOKEN）",
 
 	// Invoices.
+	"ISSUED":                         "开具时间",
+	"List an invoice's credit notes": "列出账单的贷项通知",
+	"Take back an invoice or a part of it (operator)":                                                   "冲减账单的全部或一部分（运营者）",
+	"--line %q: want a line's place, counted from 0, and an amount, such as 0=12.50":                    "--line %q：请给出从 0 起的行号和金额，例如 0=12.50",
+	"%s takes back %s %s of %s":                                                                         "%s 冲减 %s %s，对应账单 %s",
+	"PLACE=AMOUNT of a line, counted from 0; may be repeated (default: all that is left of every line)": "行号=金额，行号从 0 起；可重复（默认为每一行的全部余额）",
+	"why":                                  "原因说明",
+	"pay it out, and not into the balance": "直接退款，不计入余额",
+	"Enter money that was paid back to an account (operator)": "登记退还给账户的款项（运营者）",
+	"%s %s paid back to %s":                                   "已登记退款 %s %s 给 %s",
+	"where the money went, such as the bank's number":         "款项去向，例如银行流水号",
 	"NUMBER":                            "编号",
 	"TOTAL":                             "合计",
 	"WHAT":                              "内容",

@@ -71,7 +71,7 @@ func TestEveryCommandPrintsJSONWhenAsked(t *testing.T) {
 		"login": {p.url, "--email", "a@example.com", "--password-file", "-"}, "logout": {}, "account show": {}, "account list": {},
 		"account create": {"name", "--email", "b@example.com", "--password-file", "-"}, "key create": {"name"}, "key list": {}, "key delete": {"ak-1"},
 		"key ssh-add": {file}, "balance": {}, "bill": {"mine"}, "deposit": {"ac-1", "5"},
-		"invoice ls": {}, "invoice show": {"INV-000001"}, "invoice download": {"INV-000001", "--output", filepath.Join(t.TempDir(), "a.pdf")}, "invoice statements": {}, "invoice customer": {"ac-1", "--name", "n"},
+		"invoice ls": {}, "invoice credits": {"INV-000001"}, "invoice credit": {"INV-000001", "--line", "0=1.00"}, "refund": {"ac-1", "5"}, "invoice show": {"INV-000001"}, "invoice download": {"INV-000001", "--output", filepath.Join(t.TempDir(), "a.pdf")}, "invoice statements": {}, "invoice customer": {"ac-1", "--name", "n"},
 		"ledger verify": {}, "config check": {}, "doctor": {"--data-dir", data},
 		"backup": {backup, "--data-dir", data}, "restore": {backup, "--data-dir", restored}, "image push": {"digits:1", emptyTar(t)}, "openapi": {},
 		"demo": {p.url, "--password-file", "-"}, "end": {"mine"},

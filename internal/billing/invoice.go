@@ -28,7 +28,10 @@ const (
 )
 
 // Series of documents; each is numbered from 1 without a gap.
-const invoiceSeries = "INV"
+const (
+	invoiceSeries = "INV"
+	creditSeries  = "CN"
+)
 
 // Party is who an account is on paper.
 type Party struct {
@@ -72,9 +75,8 @@ type InvoiceLine struct {
 	Shown      money.Amount   `json:"shown"`                // in whole minor units, by largest remainder
 	Tax        []money.Amount `json:"tax"`                  // of each of the taxes
 	Simulated  bool           `json:"simulated,omitempty"`
-
-	provider string
-	earned   money.Amount // the provider's part of Amount
+	ProviderID string         `json:"provider_id"`
+	Earned     money.Amount   `json:"earned"` // the provider's part of Amount, before tax that is in it
 }
 
 // InvoiceTax is one tax of an invoice.
@@ -129,7 +131,7 @@ func (s *Service) invoice(ctx context.Context, tx *store.Tx, a *accountRow, p pe
 	if err := s.postInvoice(ctx, tx, a, &doc, now); err != nil {
 		return "", 0, err
 	}
-	if err := s.write(ctx, tx, series, doc.ID, a.id, "", p, doc.IssuedAt, doc); err != nil {
+	if err := s.write(ctx, tx, series, document{doc.ID, a.id, "", "", p, doc.IssuedAt}, doc); err != nil {
 		return "", 0, err
 	}
 	for i, l := range lines {
@@ -156,7 +158,7 @@ func (s *Service) invoiceLines(ctx context.Context, tx *store.Tx, a *accountRow,
 	for rows.Next() {
 		var l InvoiceLine
 		var simulated, from, to int64
-		if err := rows.Scan(&l.LeaseID, &l.Meter, &l.provider, &simulated, &from, &to, &l.Amount, &l.earned); err != nil {
+		if err := rows.Scan(&l.LeaseID, &l.Meter, &l.ProviderID, &simulated, &from, &to, &l.Amount, &l.Earned); err != nil {
 			return nil, fmt.Errorf("charges of a month: %w", err)
 		}
 		l.Simulated, l.From, l.To = simulated != 0, latest(p.start, store.Time(from)), store.Time(to)
@@ -174,9 +176,9 @@ func (s *Service) invoiceLines(ctx context.Context, tx *store.Tx, a *accountRow,
 		}
 		if late != 0 {
 			c := l
-			c.Correction, c.Amount, c.earned, c.To = true, late, portion(l.earned, late, l.Amount), p.start
+			c.Correction, c.Amount, c.Earned, c.To = true, late, portion(l.Earned, late, l.Amount), p.start
 			c.From = c.To
-			l.Amount, l.earned = l.Amount-late, l.earned-c.earned
+			l.Amount, l.Earned = l.Amount-late, l.Earned-c.Earned
 			lines = append(lines, c)
 		}
 		if l.Amount != 0 {
@@ -213,6 +215,9 @@ func (s *Service) learnedLate(ctx context.Context, tx *store.Tx, l InvoiceLine, 
 	}
 	return due[l.Meter] - invoiced, nil
 }
+
+// theirTax is how much of a tax that is in the price the provider bears.
+func (l InvoiceLine) theirTax(n int) money.Amount { return portion(l.Earned, l.Tax[n], l.Amount) }
 
 // portion is a × num ÷ den, rounded towards zero; 0 of nothing.
 func portion(a, num, den money.Amount) money.Amount {
@@ -260,8 +265,8 @@ func (s *Service) postInvoice(ctx context.Context, tx *store.Tx, a *accountRow, 
 			continue
 		}
 		for _, l := range doc.Lines {
-			theirs := portion(l.earned, l.Tax[n], l.Amount)
-			move(ledger.Payable(l.provider), path, theirs)
+			theirs := l.theirTax(n)
+			move(ledger.Payable(l.ProviderID), path, theirs)
 			move(ledger.Commission, path, l.Tax[n]-theirs)
 		}
 	}
@@ -291,15 +296,25 @@ func (s *Service) nextNumber(ctx context.Context, tx *store.Tx, series string) (
 	return r, nil
 }
 
+// document is what is known of a stored document without reading it.
+type document struct {
+	id, accountID string
+	corrects      string // of a credit note: the invoice
+	request       string // of a credit note: the digest of its idempotency key
+	period        period
+	issued        time.Time
+}
+
 // write stores a document under its series' next number.
-func (s *Service) write(ctx context.Context, tx *store.Tx, r seriesRow, id, accountID, corrects string, p period, issued time.Time, doc any) error {
-	text, err := json.Marshal(doc)
+func (s *Service) write(ctx context.Context, tx *store.Tx, r seriesRow, d document, content any) error {
+	text, err := json.Marshal(content)
 	if err != nil {
 		return fmt.Errorf("write %s: %w", r.number(), err)
 	}
 	digest := chained(r.digest, text)
-	if _, err := tx.Exec(ctx, `INSERT INTO billing_invoices (id, account_id, series, number, corrects, period_start, period_end, issued_at, document, digest)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`, id, accountID, r.name, r.next, corrects, store.Micros(p.start), store.Micros(p.end), store.Micros(issued), string(text), digest); err != nil {
+	if _, err := tx.Exec(ctx, `INSERT INTO billing_invoices (id, account_id, series, number, corrects, request, period_start, period_end, issued_at, document, digest)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`, d.id, d.accountID, r.name, r.next, d.corrects, d.request, store.Micros(d.period.start), store.Micros(d.period.end),
+		store.Micros(d.issued), string(text), digest); err != nil {
 		return fmt.Errorf("write %s: %w", r.number(), err)
 	}
 	if _, err := tx.Exec(ctx, `UPDATE billing_series SET next = ?, digest = ? WHERE series = ?`, r.next+1, digest, r.name); err != nil {
@@ -333,13 +348,9 @@ func (s *Service) Invoices(ctx context.Context, accountID, before string, limit 
 // fault "invoice_not_found".
 func (s *Service) Invoice(ctx context.Context, accountID, id string) (Invoice, error) {
 	var out []Invoice
-	series, digits, _ := strings.Cut(id, "-")
-	number, err := strconv.ParseInt(digits, 10, 64)
-	if err != nil {
-		number = 0 // which no document has
-	}
-	err = s.cfg.DB.View(ctx, func(ctx context.Context, tx *store.Tx) (err error) {
-		out, err = documents[Invoice](ctx, tx, `account_id = ? AND (id = ? OR (series = ? AND number = ?)) AND corrects = ''`, accountID, id, strings.ToUpper(series), number)
+	where, args := named(id)
+	err := s.cfg.DB.View(ctx, func(ctx context.Context, tx *store.Tx) (err error) {
+		out, err = documents[Invoice](ctx, tx, `account_id = ? AND corrects = '' AND `+where, append([]any{accountID}, args...)...)
 		return err
 	})
 	if err == nil && len(out) == 0 {
@@ -349,6 +360,16 @@ func (s *Service) Invoice(ctx context.Context, accountID, id string) (Invoice, e
 		return Invoice{}, err
 	}
 	return out[0], nil
+}
+
+// named is the WHERE clause of a document that is named by identifier or number.
+func named(id string) (where string, args []any) {
+	series, digits, _ := strings.Cut(id, "-")
+	number, err := strconv.ParseInt(digits, 10, 64)
+	if err != nil {
+		number = 0 // which no document has
+	}
+	return `(id = ? OR (series = ? AND number = ?))`, []any{id, strings.ToUpper(series), number}
 }
 
 func noInvoice(id string) error {

@@ -23,19 +23,28 @@ type Statement struct {
 	ClosedAt  time.Time
 }
 
-// state writes the statement of a month. What was paid is the difference between
-// all deposits up to its end and those on earlier statements, so that each is on
-// exactly one.
+// state writes the statement of a month. What was paid, credited and refunded is
+// the difference between all of it up to the month's end and that on earlier
+// statements, so that each is on exactly one.
 func (s *Service) state(ctx context.Context, tx *store.Tx, a *accountRow, p period, invoiceID string, invoiced money.Amount, now time.Time) error {
-	paid, _, err := s.cfg.Ledger.Flow(ctx, tx, ledger.Wallet(a.id), a.currency, CodeDeposit, p.end)
+	st := pricing.Statement{Invoiced: invoiced}
+	var paid, credited, refunded money.Amount
+	err := tx.QueryRow(ctx, `SELECT CAST(COALESCE(SUM(paid), 0) AS BIGINT), CAST(COALESCE(SUM(credited), 0) AS BIGINT), CAST(COALESCE(SUM(refunded), 0) AS BIGINT)
+		FROM billing_statements WHERE account_id = ?`, a.id).Scan(&paid, &credited, &refunded)
 	if err != nil {
-		return err
-	}
-	var before money.Amount
-	if err := tx.QueryRow(ctx, `SELECT CAST(COALESCE(SUM(paid), 0) AS BIGINT) FROM billing_statements WHERE account_id = ?`, a.id).Scan(&before); err != nil {
 		return fmt.Errorf("statements of %s: %w", a.id, err)
 	}
-	st := pricing.Statement{Invoiced: invoiced, Paid: paid - before}
+	if st.Paid, _, err = s.cfg.Ledger.Flow(ctx, tx, ledger.Wallet(a.id), a.currency, CodeDeposit, p.end); err != nil {
+		return err
+	}
+	if _, st.Refunded, err = s.cfg.Ledger.Flow(ctx, tx, ledger.Wallet(a.id), a.currency, CodeRefund, p.end); err != nil {
+		return err
+	}
+	if err = tx.QueryRow(ctx, `SELECT CAST(COALESCE(SUM(total), 0) AS BIGINT) FROM billing_credits WHERE account_id = ? AND issued_at < ?`,
+		a.id, store.Micros(p.end)).Scan(&st.Credited); err != nil {
+		return fmt.Errorf("credits of %s: %w", a.id, err)
+	}
+	st.Paid, st.Credited, st.Refunded = st.Paid-paid, st.Credited-credited, st.Refunded-refunded
 	err = tx.QueryRow(ctx, `SELECT closing FROM billing_statements WHERE account_id = ? ORDER BY start_at DESC LIMIT 1`, a.id).Scan(&st.Opening)
 	if err != nil && !errors.Is(err, store.ErrNoRows) {
 		return fmt.Errorf("statements of %s: %w", a.id, err)

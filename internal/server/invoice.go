@@ -99,6 +99,58 @@ func (a *API) registerInvoices() {
 		}
 		return &body[api.BillingProfile]{profileJSON(party)}, nil
 	})
+	a.registerCredits()
+}
+
+func (a *API) registerCredits() {
+	register(a, operation{
+		ID: "listCreditNotes", Method: http.MethodGet, Path: "/v1/invoices/{invoice_id}/credit-notes", Summary: "List an invoice's credit notes, oldest first", Tag: tagBilling, Action: account.ReadBilling,
+	}, func(ctx context.Context, p account.Principal, in *invoicePath) (*body[page[api.CreditNote]], error) {
+		list, err := a.Billing.CreditNotes(ctx, p.AccountID, in.InvoiceID)
+		if err != nil {
+			return nil, err
+		}
+		return paged(list, len(list), func(n billing.CreditNote) string { return n.ID }, creditJSON), nil
+	})
+	register(a, operation{
+		ID: "creditInvoice", Method: http.MethodPost, Path: "/v1/operator/invoices/{invoice_id}/credit-notes", Summary: "Take back a part of an invoice", Tag: tagBilling, Action: account.Operate,
+		Status: http.StatusCreated, Idempotent: true,
+		Description: "The invoice stays as it is: new postings give the provider's part, the commission and the taxes back in proportion. Notes for everything come to the invoice exactly. What is taken back pays debt first.",
+	}, func(ctx context.Context, p account.Principal, in *struct {
+		InvoiceID string `path:"invoice_id" maxLength:"64" doc:"Identifier or number"`
+		Body      api.Credit
+	}) (*body[api.CreditNote], error) {
+		c := billing.Credit{Reason: in.Body.Reason, Refund: in.Body.Refund}
+		for _, l := range in.Body.Lines {
+			c.Lines = append(c.Lines, billing.CreditLine{Position: l.Position, Amount: l.Amount})
+		}
+		n, err := a.Billing.CreditInvoice(ctx, p, in.InvoiceID, c, requestKey(ctx))
+		if err != nil {
+			return nil, err
+		}
+		return &body[api.CreditNote]{creditJSON(n)}, nil
+	})
+	register(a, operation{
+		ID: "createRefund", Method: http.MethodPost, Path: "/v1/operator/refunds", Summary: "Enter a refund of free money", Tag: tagBilling, Action: account.Operate,
+		Status: http.StatusCreated, Idempotent: true, Description: "What is set aside for leases, or used and not posted yet, stays. Send an Idempotency-Key, so that a repeat is not a second refund.",
+	}, func(ctx context.Context, p account.Principal, in *body[api.Deposit]) (*body[api.Transfer], error) {
+		t, err := a.Billing.Refund(ctx, p, in.Body.AccountID, in.Body.Amount, in.Body.Reference, requestKey(ctx))
+		if err != nil {
+			return nil, err
+		}
+		return &body[api.Transfer]{transferJSON(t)}, nil
+	})
+}
+
+func creditJSON(n billing.CreditNote) api.CreditNote {
+	out := api.CreditNote{
+		ID: n.ID, Number: n.Number, InvoiceID: n.InvoiceID, Invoice: n.Invoice, Currency: string(n.Currency), Lines: []api.CreditLine{}, Total: n.Total,
+		Refunded: n.Refunded, Reason: n.Reason, IssuedAt: n.IssuedAt,
+	}
+	for _, l := range n.Lines {
+		out.Lines = append(out.Lines, api.CreditLine{Position: l.Position, Amount: l.Amount, Tax: l.Tax})
+	}
+	return out
 }
 
 func invoiceJSON(v billing.Invoice) api.Invoice {

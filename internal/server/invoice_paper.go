@@ -104,7 +104,7 @@ func invoicePDF(v billing.Invoice) ([]byte, error) {
 	pair("Issued 开具日期", day(v.IssuedAt))
 	pair("Currency 货币", string(v.Currency))
 	if v.Simulated {
-		pair("", "Lines marked * are for simulated GPUs: there is no hardware. 带 * 的行为模拟 GPU，没有真实硬件。")
+		pair("", "Lines marked * are for simulated GPUs: there is no hardware.\n带 * 的行为模拟 GPU，没有真实硬件。")
 	}
 	next(12)
 	for _, c := range []struct {

@@ -178,3 +178,29 @@ func TestOperatorsSayWhoAnAccountIsOnPaper(t *testing.T) {
 	}
 	w.send(http.MethodPut, "/v1/operator/accounts/"+w.ada.AccountID+"/billing-profile", w.ada.token, in).want(t, 403, "forbidden")
 }
+
+func TestACreditNoteThatIsSentTwiceIsMadeOnce(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	v := w.invoiced(w.ada)
+	in := api.Credit{Lines: []api.CreditLine{{Position: 0, Amount: 1_000_000}}, Reason: "host at fault"}
+	for range 3 {
+		n, err := w.operator.client.CreditInvoice(api.IdempotencyKey(t.Context(), "k"), v.Number, in)
+		if err != nil || n.Number != "CN-000001" || n.Total.String() != "1.080000" {
+			t.Fatalf("%+v, %v", n, err)
+		}
+	}
+	notes, err := w.ada.client.CreditNotes(t.Context(), v.ID)
+	if err != nil || len(notes) != 1 || notes[0].Lines[0].Tax[0].String() != "0.080000" {
+		t.Errorf("%+v, %v", notes, err)
+	}
+	b, err := w.ada.client.Balance(t.Context())
+	if err != nil || b.Settled.String() != "7.190000" { // 10 − 3.89 + 1.08
+		t.Errorf("%+v, %v", b, err)
+	}
+	r, err := w.operator.client.Refund(t.Context(), api.Deposit{AccountID: w.ada.AccountID, Amount: 7_000_000, Reference: "bank 9"})
+	if err != nil || r.Code != "refund" {
+		t.Errorf("%+v, %v", r, err)
+	}
+	w.send(http.MethodPost, "/v1/operator/refunds", w.operator.token, api.Deposit{AccountID: w.ada.AccountID, Amount: 7_000_000}).want(t, 402, "insufficient_balance")
+}

@@ -36,6 +36,7 @@ CREATE TABLE billing_invoices (
     series       TEXT   NOT NULL,
     number       BIGINT NOT NULL,
     corrects     TEXT   NOT NULL,  -- of a credit note: the invoice
+    request      TEXT   NOT NULL,  -- of a credit note: the digest of its idempotency key
     period_start BIGINT NOT NULL,
     period_end   BIGINT NOT NULL,
     issued_at    BIGINT NOT NULL,
@@ -46,6 +47,7 @@ CREATE TABLE billing_invoices (
 CREATE UNIQUE INDEX billing_invoices_month ON billing_invoices (account_id, period_start) WHERE corrects = '';
 CREATE INDEX billing_invoices_account ON billing_invoices (account_id, id);
 CREATE INDEX billing_invoices_corrects ON billing_invoices (corrects, id);
+CREATE UNIQUE INDEX billing_invoices_request ON billing_invoices (account_id, request) WHERE request <> '';
 -- What has been invoiced, to the micro: the next invoice has what goes beyond it.
 CREATE TABLE billing_invoice_lines (
     invoice_id TEXT   NOT NULL REFERENCES billing_invoices (id),
@@ -56,6 +58,19 @@ CREATE TABLE billing_invoice_lines (
     PRIMARY KEY (invoice_id, position)
 );
 CREATE INDEX billing_invoice_lines_lease ON billing_invoice_lines (lease_id, meter);
+-- What credit notes have taken back of each line of an invoice, as shown.
+CREATE TABLE billing_credits (
+    note_id    TEXT   NOT NULL REFERENCES billing_invoices (id),
+    invoice_id TEXT   NOT NULL REFERENCES billing_invoices (id),
+    account_id TEXT   NOT NULL,
+    position   BIGINT NOT NULL,
+    amount     BIGINT NOT NULL,
+    total      BIGINT NOT NULL,  -- with tax
+    issued_at  BIGINT NOT NULL,
+    PRIMARY KEY (note_id, position)
+);
+CREATE INDEX billing_credits_invoice ON billing_credits (invoice_id, position);
+CREATE INDEX billing_credits_account ON billing_credits (account_id, issued_at);
 CREATE TABLE billing_profiles (
     account_id   TEXT NOT NULL PRIMARY KEY,
     name         TEXT NOT NULL,
@@ -68,6 +83,7 @@ CREATE INDEX billing_charges_period ON billing_charges (account_id, to_at);
 -- +goose Down
 DROP INDEX billing_charges_period;
 DROP TABLE billing_profiles;
+DROP TABLE billing_credits;
 DROP TABLE billing_invoice_lines;
 DROP TABLE billing_invoices;
 DROP TABLE billing_series;
