@@ -155,9 +155,9 @@ func newRoot() *cobra.Command {
 		restartCommand(), endCommand(), setCommand(), historyCommand(), templatesCommand(), modelsCommand(), regionsCommand())
 	add("enter", sshCommand(), execCommand(), logsCommand(), cpCommand(), forwardCommand(), topCommand(), openCommand())
 	add("host", hostCommand(), agentCommand())
-	add("account", loginCommand(), logoutCommand(), accountCommand(), keyCommand(), balanceCommand(), billCommand())
+	add("account", loginCommand(), logoutCommand(), accountCommand(), keyCommand(), balanceCommand(), billCommand(), invoiceCommand())
 	add("operate", upCommand(), serverCommand(), gatewayCommand(), configCommand(), doctorCommand(), backupCommand(), restoreCommand(),
-		ledgerCommand(), depositCommand(), imageCommand(), openapiCommand(), demoCommand(), simCommand())
+		ledgerCommand(), depositCommand(), refundCommand(), imageCommand(), openapiCommand(), demoCommand(), simCommand())
 	finish(root)
 	return root
 }

@@ -153,6 +153,12 @@ var zhCodes = map[string]string{
 	"no_such_port":              "这不是实例端口的地址",
 	"control_plane_unreachable": "网关暂时联系不到控制面，请稍后再试",
 
+	// Invoices.
+	"invoice_not_found": "没有这张账单",
+	"credit_too_large":  "冲减金额超出账单剩余金额",
+	"nothing_to_credit": "这张账单已无可冲减的金额",
+	"line_invalid":      "账单行号不可用",
+
 	// Hosts and gateways.
 	"host_not_found":      "没有这台主机",
 	"host_offline":        "主机当前离线",

@@ -152,7 +152,7 @@ func printSimulation(cmd *cobra.Command, r sim.Report) {
 	t := newTable(tr("REVENUE"), r.Revenue.Display()+" "+string(r.Currency))
 	t.add(tr("HOSTS EARN"), r.Hosts.Display())
 	t.add(tr("COMMISSION"), r.Commission.Display())
-	t.add(tr("UTILISATION"), percent(r.Utilisation))
+	t.add(tr("UTILISATION"), share(r.Utilisation))
 	t.print(out)
 	fmt.Fprintln(out)
 	t = newTable(tr("PLAN"), tr("JOBS"), tr("STARTED"), tr("FINISHED"), tr("GAVE UP"), tr("WAITING"), tr("GPU-HOURS"), tr("COST"), tr("ON DEMAND"), tr("INTERRUPTED"), tr("EVICTED"), tr("WAIT p50 p90 p99"))
@@ -168,13 +168,13 @@ func printSimulation(cmd *cobra.Command, r sim.Report) {
 		for _, g := range m.Spot {
 			prices = append(prices, fmt.Sprintf("%d×: %s %s %s", g.GPUs, g.P10.Display(), g.P50.Display(), g.P90.Display()))
 		}
-		t.add(m.Model, hours(m.OfferedGPUSeconds), hours(m.OnDemandGPUSeconds), hours(m.SpotGPUSeconds), percent(m.Utilisation), strings.Join(prices, "; "))
+		t.add(m.Model, hours(m.OfferedGPUSeconds), hours(m.OnDemandGPUSeconds), hours(m.SpotGPUSeconds), share(m.Utilisation), strings.Join(prices, "; "))
 	}
 	t.print(out)
 }
 
-// percent writes basis points, hours seconds in hours, both rounded down.
-func percent(basisPoints int64) string {
+// share writes basis points, hours seconds in hours, both rounded down.
+func share(basisPoints int64) string {
 	return fmt.Sprintf("%d.%02d %%", basisPoints/100, basisPoints%100)
 }
 func hours(seconds int64) string { return fmt.Sprintf("%d.%d", seconds/3600, seconds%3600/360) }

@@ -19,10 +19,10 @@ const (
 	CodeHold       = "hold"
 	CodeRelease    = "release"
 	CodeCharge     = "charge"
-	CodeCorrection = "correction" // usage turned out to be less than was charged
-	CodeRepayment  = "repayment"  // of debt
-	CodePrepayment = "prepayment" // of months
-	CodeRefund     = "refund"     // of months
+	CodeCorrection = "correction"      // usage turned out to be less than was charged
+	CodeRepayment  = "repayment"       // of debt
+	CodePrepayment = "prepayment"      // of months
+	CodeUnusedPaid = "prepayment_back" // of months not used
 )
 
 // leg is money on one side of a charge.
@@ -34,10 +34,10 @@ type leg struct {
 // chargeCodes are the codes of the transfers of a charge, and of what comes back.
 type chargeCodes struct{ out, back string }
 
-// charge posts the difference between what is due for a lease and what has been
-// posted, for each meter, with the provider's share and the platform's. The
-// caller holds the account's lock and saves it (see rebalance).
-func (s *Service) charge(ctx context.Context, tx *store.Tx, a *accountRow, l *leaseRow, at time.Time) error {
+// chargeUntil posts the difference between what is due for a lease and what has
+// been posted, for each meter, with the provider's share and the platform's. See
+// charge, which cuts at the ends of months.
+func (s *Service) chargeUntil(ctx context.Context, tx *store.Tx, a *accountRow, l *leaseRow, at time.Time) error {
 	// A clock that was set back gives nothing back.
 	at = latest(at, l.settled)
 	due, err := l.rated(s.usage(l, at))

@@ -23,9 +23,18 @@
 // compute beyond it is never charged, and OnExhausted is called until they are
 // closed.
 //
+// How a month ends: every account has one open month, in its own time zone, and
+// charges are cut at its end (charge in period.go). Some time later CloseMonths
+// writes the invoice of all charges of the month, posts taxes and the rounding to
+// the minor unit, writes the statement and opens the next month, all in one
+// transaction. Nothing is posted into a closed month: what is learned about it
+// later is a correction on the next invoice. Documents are never changed; their
+// numbers have no gaps, and each has the digest of the one before it in its own.
+//
 // Lock order: the account's row in billing_accounts, then leases, then the
 // ledger's accounts by path. Whoever changes an account's wallet, hold or debt
-// holds the first, so reading them under it is safe.
+// holds the first, so reading them under it is safe. A series of numbers comes
+// after the account, and before the ledger's accounts.
 //
 // It imports account (for who asks), ledger, pricing, money, store, ident and
 // fault. It knows no lease states and no hosts.

@@ -217,7 +217,7 @@ func (s *Service) prepay(ctx context.Context, tx *store.Tx, a *accountRow, l *le
 	if err != nil {
 		return fmt.Errorf("prepay lease %s: %w", l.id, err)
 	}
-	batch, err := s.chargeTransfers(ctx, tx, a, l, provider, commission, at, chargeCodes{CodePrepayment, CodeRefund})
+	batch, err := s.chargeTransfers(ctx, tx, a, l, provider, commission, at, chargeCodes{CodePrepayment, CodeUnusedPaid})
 	if err != nil {
 		return fmt.Errorf("prepay lease %s: %w", l.id, err)
 	}

@@ -71,6 +71,17 @@ type Config struct {
 	// OnWarning is told once each time that one of Warnings is reached.
 	OnWarning func(ctx context.Context, accountID string, w Warning)
 
+	// PartyOf says who an account is on paper, or is a NotFound fault. Nil: its
+	// identifier, in UTC.
+	PartyOf func(ctx context.Context, accountID string) (Party, error)
+	// Taxes are the operator's tax rules, and Jurisdiction is the one of accounts
+	// whose billing profile has none.
+	Taxes        []pricing.TaxRule
+	Jurisdiction string
+	Issuer       string        // who issues invoices: name, address, tax number
+	InvoiceDelay time.Duration // after a month's end until it is closed; 0: 1 hour
+	CloseEvery   time.Duration // between looks for months to close; 0: 1 minute
+
 	// Tracer gives settlements spans; nil: none.
 	Tracer trace.Tracer
 
@@ -124,6 +135,13 @@ func New(cfg Config) (*Service, error) {
 	def(&cfg.WatchEvery, 5*time.Second)
 	def(&cfg.Grace, 7*24*time.Hour)
 	def(&cfg.MaxPaidFor, 7*24*time.Hour)
+	def(&cfg.InvoiceDelay, time.Hour)
+	def(&cfg.CloseEvery, time.Minute)
+	if cfg.PartyOf == nil {
+		cfg.PartyOf = func(_ context.Context, accountID string) (Party, error) {
+			return Party{Name: accountID, TimeZone: "UTC"}, nil
+		}
+	}
 	if cfg.Warnings == nil {
 		cfg.Warnings = []time.Duration{24 * time.Hour, time.Hour, 10 * time.Minute}
 	}

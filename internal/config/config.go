@@ -52,6 +52,9 @@ type Config struct {
 	StoragePrice          money.Rate // per GiB-month
 	EgressPrice           money.Rate // per GB
 	CatalogDir            string
+	TaxTable              string // path of a CSV file; see pricing.ParseTaxTable
+	TaxJurisdiction       string
+	InvoiceIssuer         string
 
 	AdminEmail       string
 	HeartbeatSeconds int64
@@ -178,6 +181,9 @@ func settings() []Setting {
 		number("commission_basis_points", "1000", "The platform's share of a charge, in hundredths of a per cent.", 0, 10000, func(c *Config) *int64 { return &c.CommissionBasisPoints }),
 		rate("storage_price", "0.10", "Price of a GiB of disk for a month, also while stopped.", func(c *Config) *money.Rate { return &c.StoragePrice }),
 		rate("egress_price", "0.01", "Price of a GB (10^9 bytes) sent to the outside.", func(c *Config) *money.Rate { return &c.EgressPrice }),
+		text("tax_table", "", "CSV file with the taxes that invoices have, with the columns jurisdiction, name, rate, mode, from and until; empty: no taxes.", func(c *Config) *string { return &c.TaxTable }),
+		text("tax_jurisdiction", "", "Jurisdiction of accounts whose billing profile names none, as in tax_table.", func(c *Config) *string { return &c.TaxJurisdiction }),
+		text("invoice_issuer", "", "Who issues invoices: name, address and tax number, as printed on them.", func(c *Config) *string { return &c.InvoiceIssuer }),
 		text("catalog_dir", "", "Folder with the operator's own templates and regions.", func(c *Config) *string { return &c.CatalogDir }, optional(folder)),
 		text("who_may_host", "anyone", "Who may let hosts join: anyone (owners and admins of every account) or operator. Whoever has root on a host can read what runs there.", func(c *Config) *string { return &c.WhoMayHost }, oneOf("anyone", "operator")),
 		text("admin_email", "admin@localhost", "E-mail address of the first operator, made when the database is empty. The password is written to data_dir/admin-password.", func(c *Config) *string { return &c.AdminEmail }, filled),

@@ -35,6 +35,7 @@ const (
 	Usage    Kind = "ur"
 	Charge   Kind = "ch"
 	Transfer Kind = "tr"
+	Invoice  Kind = "in"
 	Request  Kind = "rq"
 	Event    Kind = "ev"
 	Audit    Kind = "au"
@@ -63,7 +64,7 @@ func Check(k Kind, s string) error {
 }
 
 // kinds are all kinds; see Resembles.
-var kinds = []Kind{Account, User, Key, Session, SSHKey, Host, Gateway, Token, Listing, Quote, Lease, Usage, Charge, Transfer, Request, Event, Audit, Bid}
+var kinds = []Kind{Account, User, Key, Session, SSHKey, Host, Gateway, Token, Listing, Quote, Lease, Usage, Charge, Transfer, Invoice, Request, Event, Audit, Bid}
 
 // resembling is how much of an identifier people show or compare: a prefix of one
 // that is as long is taken for it.

@@ -23,7 +23,11 @@ var migrations embed.FS
 const (
 	Deposits   = "platform/deposits"   // where prepaid money comes from; negative by all that was paid in
 	Commission = "platform/commission" // the platform's part of charges
+	Rounding   = "platform/rounding"   // what invoices' totals are more than their lines, to the minor unit
 )
+
+// Tax is what is collected for a jurisdiction and not paid to it.
+func Tax(jurisdiction string) string { return "platform/tax/" + jurisdiction }
 
 // Wallet is what a renter has paid in and not spent. It is guarded.
 func Wallet(accountID string) string { return "account/" + accountID + "/wallet" }

@@ -70,6 +70,7 @@ func (a *API) registerBilling() {
 	register(a, operation{
 		ID: "verifyLedger", Method: http.MethodGet, Path: "/v1/operator/ledger/verify", Summary: "Compute every balance again from its transfers", Tag: tagBilling, Action: account.Operate,
 	}, a.verifyLedger)
+	a.registerInvoices()
 }
 
 func (a *API) getBalance(ctx context.Context, p account.Principal, _ *none) (*body[api.Balance], error) {

@@ -34,6 +34,10 @@ func withBilling(w *world, c *Config) {
 			a, err := w.accounts.Account(ctx, id)
 			return a.Currency, err
 		},
+		PartyOf: func(ctx context.Context, id string) (billing.Party, error) {
+			a, err := w.accounts.Account(ctx, id)
+			return billing.Party{Name: a.Name, TimeZone: a.TimeZone}, err
+		},
 	})
 	if err == nil {
 		err = errors.Join(books.Migrate(w.t.Context()), w.billing.Migrate(w.t.Context()))

@@ -31,6 +31,7 @@ import (
 	"suanli.dev/internal/lease"
 	"suanli.dev/internal/ledger"
 	"suanli.dev/internal/money"
+	"suanli.dev/internal/pricing"
 	"suanli.dev/internal/protocol"
 	"suanli.dev/internal/store"
 )
@@ -160,6 +161,10 @@ func (c *Cloud) openServices(ctx context.Context, secret []byte) error {
 	if err != nil {
 		return err
 	}
+	taxes, err := readTaxes(cfg.TaxTable)
+	if err != nil {
+		return err
+	}
 	c.Billing, err = billing.New(billing.Config{
 		DB: c.DB, Clock: c.clock, Ledger: c.Ledger, Log: log, Audit: c.Accounts.Audit, Tracer: c.tracer,
 		CurrencyOf: func(ctx context.Context, accountID string) (money.Currency, error) {
@@ -169,6 +174,11 @@ func (c *Cloud) openServices(ctx context.Context, secret []byte) error {
 			}
 			return a.Currency, nil
 		},
+		PartyOf: func(ctx context.Context, accountID string) (billing.Party, error) {
+			a, err := c.Accounts.Account(ctx, accountID)
+			return billing.Party{Name: a.Name, TimeZone: a.TimeZone}, err
+		},
+		Taxes: taxes, Jurisdiction: cfg.TaxJurisdiction, Issuer: cfg.InvoiceIssuer,
 		OnExhausted: func(ctx context.Context, accountID, leaseID string, reason billing.Reason) {
 			if err := c.Leases.Exhaust(ctx, leaseID, string(reason), reason == billing.ReasonGraceOver); err != nil {
 				log.WarnContext(ctx, "stop an unpaid lease", "lease", leaseID, "account", accountID, "error", err)
@@ -208,6 +218,23 @@ func (c *Cloud) openServices(ctx context.Context, secret []byte) error {
 		return err
 	}
 	return registerGauges(metrics, c)
+}
+
+// readTaxes reads the operator's table of taxes; none: no taxes.
+func readTaxes(path string) ([]pricing.TaxRule, error) {
+	if path == "" {
+		return nil, nil
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("tax_table: %w", err)
+	}
+	defer f.Close()
+	rules, err := pricing.ParseTaxTable(f)
+	if err != nil {
+		return nil, fmt.Errorf("tax_table %s: %w", path, err)
+	}
+	return rules, nil
 }
 
 // sendCommand sends a command to a host over the bus.
@@ -273,6 +300,7 @@ func (c *Cloud) Run(ctx context.Context) error {
 	part("answers", c.http.Run)
 	part("fleet", c.Fleet.Run)
 	part("billing", c.Billing.Run)
+	part("invoices", c.Billing.RunInvoices)
 	part("leases", c.Leases.Run)
 	part("tunnels", func(ctx context.Context) error { return c.Tunnels.Serve(ctx, c.agents) })
 	part("SSH gateway", func(ctx context.Context) error { return c.ssh.Serve(ctx, c.sshIn) })

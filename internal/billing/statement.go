@@ -1,0 +1,94 @@
+package billing
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"suanli.dev/internal/ledger"
+	"suanli.dev/internal/money"
+	"suanli.dev/internal/pricing"
+	"suanli.dev/internal/store"
+)
+
+// Statement is an account's closed month: where it stood, what came in, what was
+// invoiced. Statements follow each other without a gap, and each opens with what
+// the one before closed with.
+type Statement struct {
+	AccountID string
+	Currency  money.Currency
+	pricing.Statement
+	InvoiceID string // empty: nothing was used
+	ClosedAt  time.Time
+}
+
+// state writes the statement of a month. What was paid, credited and refunded is
+// the difference between all of it up to the month's end and that on earlier
+// statements, so that each is on exactly one.
+func (s *Service) state(ctx context.Context, tx *store.Tx, a *accountRow, p period, invoiceID string, invoiced money.Amount, now time.Time) error {
+	st := pricing.Statement{Invoiced: invoiced}
+	var paid, credited, refunded money.Amount
+	err := tx.QueryRow(ctx, `SELECT CAST(COALESCE(SUM(paid), 0) AS BIGINT), CAST(COALESCE(SUM(credited), 0) AS BIGINT), CAST(COALESCE(SUM(refunded), 0) AS BIGINT)
+		FROM billing_statements WHERE account_id = ?`, a.id).Scan(&paid, &credited, &refunded)
+	if err != nil {
+		return fmt.Errorf("statements of %s: %w", a.id, err)
+	}
+	if st.Paid, _, err = s.cfg.Ledger.Flow(ctx, tx, ledger.Wallet(a.id), a.currency, CodeDeposit, p.end); err != nil {
+		return err
+	}
+	if _, st.Refunded, err = s.cfg.Ledger.Flow(ctx, tx, ledger.Wallet(a.id), a.currency, CodeRefund, p.end); err != nil {
+		return err
+	}
+	if err = tx.QueryRow(ctx, `SELECT CAST(COALESCE(SUM(total), 0) AS BIGINT) FROM billing_credits WHERE account_id = ? AND issued_at < ?`,
+		a.id, store.Micros(p.end)).Scan(&st.Credited); err != nil {
+		return fmt.Errorf("credits of %s: %w", a.id, err)
+	}
+	st.Paid, st.Credited, st.Refunded = st.Paid-paid, st.Credited-credited, st.Refunded-refunded
+	err = tx.QueryRow(ctx, `SELECT closing FROM billing_statements WHERE account_id = ? ORDER BY start_at DESC LIMIT 1`, a.id).Scan(&st.Opening)
+	if err != nil && !errors.Is(err, store.ErrNoRows) {
+		return fmt.Errorf("statements of %s: %w", a.id, err)
+	}
+	if st, err = st.Close(); err != nil {
+		return err
+	}
+	if _, err := tx.Exec(ctx, `INSERT INTO billing_statements (account_id, start_at, end_at, currency, opening, invoiced, credited, paid, refunded, closing, invoice_id, closed_at)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`, a.id, store.Micros(p.start), store.Micros(p.end), string(a.currency),
+		int64(st.Opening), int64(st.Invoiced), int64(st.Credited), int64(st.Paid), int64(st.Refunded), int64(st.Closing), invoiceID, store.Micros(now)); err != nil {
+		return fmt.Errorf("state %s: %w", a.id, err)
+	}
+	return nil
+}
+
+// Statements lists up to limit closed months of an account, newest first, of
+// those that began before a moment; the zero time: from the newest.
+func (s *Service) Statements(ctx context.Context, accountID string, before time.Time, limit int) ([]Statement, error) {
+	if before.IsZero() {
+		before = endOfTime
+	}
+	var out []Statement
+	err := s.cfg.DB.View(ctx, func(ctx context.Context, tx *store.Tx) error {
+		rows, err := tx.Query(ctx, `SELECT account_id, start_at, end_at, currency, opening, invoiced, credited, paid, refunded, closing, invoice_id, closed_at
+			FROM billing_statements WHERE account_id = ? AND start_at < ? ORDER BY start_at DESC LIMIT ?`, accountID, store.Micros(before), limit)
+		if err != nil {
+			return err
+		}
+		defer rows.Close()
+		for rows.Next() {
+			var st Statement
+			var start, end, closed int64
+			if err := rows.Scan(&st.AccountID, &start, &end, &st.Currency, &st.Opening, &st.Invoiced, &st.Credited, &st.Paid, &st.Refunded, &st.Closing,
+				&st.InvoiceID, &closed); err != nil {
+				return err
+			}
+			st.Period = pricing.Period{Start: store.Time(start), End: store.Time(end)}
+			st.ClosedAt = store.Time(closed)
+			out = append(out, st)
+		}
+		return rows.Err()
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list statements: %w", err)
+	}
+	return out, nil
+}

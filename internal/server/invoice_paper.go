@@ -1,0 +1,157 @@
+package server
+
+import (
+	"bytes"
+	"encoding/csv"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"suanli.dev/internal/billing"
+	"suanli.dev/internal/money"
+	"suanli.dev/internal/pdf"
+)
+
+// invoiceCSV writes an invoice as a table: its lines, then one row for the
+// rounding and one for each tax that is added, so that the column "amount" adds up
+// to the total.
+func invoiceCSV(v billing.Invoice) ([]byte, error) {
+	var out bytes.Buffer
+	w := csv.NewWriter(&out)
+	rows := [][]string{{"invoice", "kind", "lease_id", "meter", "from", "to", "currency", "amount", "simulated"}}
+	row := func(kind, lease, meter string, from, to time.Time, amount money.Amount, simulated bool) {
+		rows = append(rows, []string{v.Number, kind, lease, meter, from.Format(time.RFC3339Nano), to.Format(time.RFC3339Nano), string(v.Currency), amount.String(), strconv.FormatBool(simulated)})
+	}
+	for _, l := range v.Lines {
+		kind := "use"
+		if l.Correction {
+			kind = "correction"
+		}
+		row(kind, l.LeaseID, string(l.Meter), l.From, l.To, l.Amount, l.Simulated)
+	}
+	if v.Rounding != 0 {
+		row("rounding", "", "", v.Start, v.End, v.Rounding, false)
+	}
+	for _, t := range v.Taxes {
+		if !t.Inclusive {
+			row("tax", "", t.Jurisdiction+" "+t.Name, v.Start, v.End, t.Amount, false)
+		}
+	}
+	err := w.WriteAll(rows)
+	return out.Bytes(), err
+}
+
+// minor writes an amount of whole minor units, such as 1234.50.
+func minor(a money.Amount) string { return strings.TrimSuffix(a.String(), "0000") }
+
+// The places of a page's columns, in points from the left.
+const (
+	leftEdge  = 50
+	rightEdge = 545
+	meterAt   = 255
+	fromAt    = 330
+	toAt      = 410
+)
+
+var meterWords = map[string]string{
+	"compute": "compute 计算", "storage": "storage 存储", "egress": "egress 出网流量",
+}
+
+// invoicePDF writes an invoice on paper, in English and Chinese.
+func invoicePDF(v billing.Invoice) ([]byte, error) {
+	zone, err := time.LoadLocation(v.Customer.TimeZone)
+	if err != nil {
+		return nil, fmt.Errorf("invoice %s: %w", v.Number, err)
+	}
+	d := pdf.New(v.Number)
+	y := 0
+	next := func(height int) {
+		if y -= height; y >= 60 && d.Pages() > 0 {
+			return
+		}
+		d.AddPage()
+		y = pdf.Height - 60
+		d.Text(leftEdge, y, pdf.Bold, 16, "Invoice 账单 "+v.Number)
+		if d.Pages() > 1 {
+			d.Figure(rightEdge, y, 9, strconv.Itoa(d.Pages()))
+		}
+		y -= 26
+	}
+	next(0)
+	pair := func(label, text string) {
+		for _, line := range strings.Split(text, "\n") {
+			next(0)
+			d.Text(leftEdge, y, pdf.Regular, 9, label)
+			d.Text(leftEdge+140, y, pdf.Regular, 9, line)
+			label = ""
+			y -= 14
+		}
+	}
+	day := func(t time.Time) string { return t.In(zone).Format(time.DateOnly) }
+	if v.Issuer != "" {
+		pair("Issued by 开具方", v.Issuer)
+	}
+	pair("Customer 客户", v.Customer.Name)
+	if v.Customer.Address != "" {
+		pair("Address 地址", v.Customer.Address)
+	}
+	if v.Customer.TaxNumber != "" {
+		pair("Tax number 税号", v.Customer.TaxNumber)
+	}
+	pair("Account 账户", v.AccountID)
+	pair("Period 账期", day(v.Start)+" - "+day(v.End.Add(-time.Microsecond))+" ("+v.Customer.TimeZone+")")
+	pair("Issued 开具日期", day(v.IssuedAt))
+	pair("Currency 货币", string(v.Currency))
+	if v.Simulated {
+		pair("", "Lines marked * are for simulated GPUs: there is no hardware.\n带 * 的行为模拟 GPU，没有真实硬件。")
+	}
+	next(12)
+	for _, c := range []struct {
+		x    int
+		text string
+	}{{leftEdge, "Lease 租约"}, {meterAt, "Meter 项目"}, {fromAt, "From 起"}, {toAt, "To 止"}, {rightEdge - 70, "Amount 金额"}} {
+		d.Text(c.x, y, pdf.Bold, 9, c.text)
+	}
+	y -= 5
+	d.Line(leftEdge, y, rightEdge, y)
+	for _, l := range v.Lines {
+		next(14)
+		name := l.LeaseID
+		if l.Simulated {
+			name += " *"
+		}
+		d.Text(leftEdge, y, pdf.Regular, 9, name)
+		word, ok := meterWords[string(l.Meter)]
+		if !ok {
+			word = string(l.Meter)
+		}
+		d.Text(meterAt, y, pdf.Regular, 9, word)
+		if l.Correction {
+			d.Text(fromAt, y, pdf.Regular, 9, "correction of before 更正以前账期")
+		} else {
+			d.Text(fromAt, y, pdf.Regular, 9, l.From.In(zone).Format("01-02 15:04:05"))
+			d.Text(toAt, y, pdf.Regular, 9, l.To.In(zone).Format("01-02 15:04:05"))
+		}
+		d.Figure(rightEdge, y, 9, minor(l.Shown))
+	}
+	y -= 5
+	d.Line(leftEdge, y, rightEdge, y)
+	total := func(f pdf.Font, label string, a money.Amount) {
+		next(15)
+		d.Text(meterAt, y, f, 9, label)
+		d.Figure(rightEdge, y, 9, minor(a))
+	}
+	total(pdf.Regular, "Subtotal 小计", v.Subtotal)
+	for _, t := range v.Taxes {
+		label := fmt.Sprintf("%s %s %s%%", t.Jurisdiction, t.Name, strings.TrimRight(strings.TrimRight(fmt.Sprintf("%d.%04d", t.PPM/10_000, t.PPM%10_000), "0"), "."))
+		if t.Inclusive {
+			label += " (included 已含)"
+		}
+		total(pdf.Regular, label, t.Amount)
+	}
+	total(pdf.Bold, "Total 合计 "+string(v.Currency), v.Total)
+	next(30)
+	d.Text(leftEdge, y, pdf.Regular, 8, fmt.Sprintf("The exact sum of the lines is %s; it is rounded once. 各行精确合计为 %s，只舍入一次。", v.Exact, v.Exact))
+	return d.Bytes(), nil
+}
