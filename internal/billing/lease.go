@@ -63,14 +63,20 @@ func (s *Service) BeginLease(ctx context.Context, tx *store.Tx, t Terms) error {
 		return err
 	}
 	now := s.cfg.Clock()
-	b, err := s.balance(ctx, tx, t.AccountID, currency, now)
+	held, rich, err := s.affords(ctx, tx, a, hold, now)
 	if err != nil {
-		return err
+		return fmt.Errorf("begin lease %s: %w", t.LeaseID, err)
 	}
-	if b.Available < hold {
-		return fault.New(fault.Payment, "insufficient_balance",
-			"this needs %s %s set aside (one hour, or the minimum charge, all-in) and %s %s is available; add money to the account",
-			hold.Display(), currency, b.Available.Display(), currency)
+	if !rich {
+		b, err := s.balance(ctx, tx, t.AccountID, currency, now)
+		if err != nil {
+			return err
+		}
+		if b.Available < hold {
+			return fault.New(fault.Payment, "insufficient_balance",
+				"this needs %s %s set aside (one hour, or the minimum charge, all-in) and %s %s is available; add money to the account",
+				hold.Display(), currency, b.Available.Display(), currency)
+		}
 	}
 	quote, err := json.Marshal(t.Quote)
 	if err != nil {
@@ -85,7 +91,13 @@ func (s *Service) BeginLease(ctx context.Context, tx *store.Tx, t Terms) error {
 		t.LeaseID, t.AccountID, t.ProviderID, string(quote), simulated, int64(t.SpendingCap), int64(hold), store.Micros(now)); err != nil {
 		return fmt.Errorf("begin lease %s: %w", t.LeaseID, err)
 	}
-	s.changed(t.AccountID)
+	if err := s.begun(&leaseRow{id: t.LeaseID, accountID: t.AccountID, quote: t.Quote, cap: t.SpendingCap}, now); err != nil {
+		return err
+	}
+	if rich {
+		// There is money and no debt, so what is held is what the other leases want.
+		return s.rebalanceTo(ctx, tx, a, held+hold, now)
+	}
 	return s.rebalance(ctx, tx, a, now)
 }
 
@@ -167,7 +179,7 @@ func (s *Service) StopStorage(ctx context.Context, tx *store.Tx, leaseID string,
 }
 
 func (s *Service) start(ctx context.Context, tx *store.Tx, leaseID string, m pricing.Meter, at time.Time, resumes bool) error {
-	a, l, err := s.lockOne(ctx, tx, leaseID)
+	_, l, err := s.lockOne(ctx, tx, leaseID)
 	if err != nil {
 		return err
 	}
@@ -194,7 +206,7 @@ func (s *Service) start(ctx context.Context, tx *store.Tx, leaseID string, m pri
 		leaseID, string(m), number, store.Micros(at), store.Micros(start), flag); err != nil {
 		return fmt.Errorf("start %s of lease %s: %w", m, leaseID, err)
 	}
-	s.changed(a.id)
+	s.started(l)
 	return nil
 }
 
