@@ -211,7 +211,7 @@ func (s *Service) start(ctx context.Context, tx *store.Tx, leaseID string, m pri
 }
 
 func (s *Service) stop(ctx context.Context, tx *store.Tx, leaseID string, m pricing.Meter, at time.Time) error {
-	a, open, l, err := s.lockLease(ctx, tx, leaseID)
+	a, l, err := s.lockOne(ctx, tx, leaseID)
 	if err != nil {
 		return err
 	}
@@ -234,7 +234,7 @@ func (s *Service) stop(ctx context.Context, tx *store.Tx, leaseID string, m pric
 	}
 	now := s.cfg.Clock()
 	// The money may have run out before the stop; that moment still counts.
-	if err := s.enforce(ctx, tx, a, open, now); err != nil {
+	if l, err = s.enforced(ctx, tx, a, l, now); err != nil {
 		return err
 	}
 	if err := s.close(ctx, tx, l, m, at, now); err != nil {
@@ -243,8 +243,8 @@ func (s *Service) stop(ctx context.Context, tx *store.Tx, leaseID string, m pric
 	if err := s.charge(ctx, tx, a, l, now); err != nil {
 		return err
 	}
-	s.changed(a.id)
-	return s.rebalance(ctx, tx, a, now)
+	s.stopped(l, now)
+	return s.rebalanceLess(ctx, tx, a, 0, now)
 }
 
 // close ends the open interval of a meter, if there is one.
@@ -301,7 +301,7 @@ func (s *Service) RecordEgress(ctx context.Context, tx *store.Tx, leaseID string
 // due and gives its hold back. A lease that never ran has cost nothing. A lease
 // that has ended stays as it is.
 func (s *Service) EndLease(ctx context.Context, tx *store.Tx, leaseID string, at time.Time) error {
-	a, open, l, err := s.lockLease(ctx, tx, leaseID)
+	a, l, err := s.lockOne(ctx, tx, leaseID)
 	if err != nil {
 		return err
 	}
@@ -309,7 +309,7 @@ func (s *Service) EndLease(ctx context.Context, tx *store.Tx, leaseID string, at
 		return nil
 	}
 	now := s.cfg.Clock()
-	if err := s.enforce(ctx, tx, a, open, now); err != nil {
+	if l, err = s.enforced(ctx, tx, a, l, now); err != nil {
 		return err
 	}
 	at = at.UTC().Truncate(time.Microsecond)
@@ -325,6 +325,6 @@ func (s *Service) EndLease(ctx context.Context, tx *store.Tx, leaseID string, at
 	if _, err := tx.Exec(ctx, `UPDATE billing_leases SET ended_at = ?, hold = 0 WHERE lease_id = ?`, store.Micros(ended), l.id); err != nil {
 		return fmt.Errorf("end lease %s: %w", l.id, err)
 	}
-	s.changed(a.id)
-	return s.rebalance(ctx, tx, a, now)
+	s.stopped(l, now)
+	return s.rebalanceLess(ctx, tx, a, l.hold, now)
 }

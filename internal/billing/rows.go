@@ -229,23 +229,3 @@ func (s *Service) lockOne(ctx context.Context, tx *store.Tx, leaseID string) (*a
 	l, err := s.lease(ctx, tx, leaseID)
 	return a, l, err
 }
-
-// lockLease locks the account that pays for a lease and returns it with all of
-// its open leases, and the lease itself, which may have ended.
-func (s *Service) lockLease(ctx context.Context, tx *store.Tx, leaseID string) (*accountRow, []*leaseRow, *leaseRow, error) {
-	a, err := s.lockPayer(ctx, tx, leaseID)
-	if err != nil {
-		return nil, nil, nil, err
-	}
-	open, err := s.openLeases(ctx, tx, a.id)
-	if err != nil {
-		return nil, nil, nil, err
-	}
-	for _, l := range open {
-		if l.id == leaseID {
-			return a, open, l, nil
-		}
-	}
-	l, err := s.lease(ctx, tx, leaseID)
-	return a, open, l, err
-}

@@ -28,6 +28,12 @@ func (s *Service) comfortable(o outlook, now time.Time) bool {
 	return o.covered != nil && o.spare >= 0 && !now.Before(o.at) && now.Sub(o.at) <= outlookLifeFar+s.cfg.WatchEvery
 }
 
+// sound reports whether nothing of an account is at a limit, or can have come to
+// one. The caller holds mu.
+func (s *Service) sound(a *accountRow, o outlook, now time.Time) bool {
+	return s.comfortable(o, now) && len(o.limits) == 0 && len(o.caps) == 0 && a.exhaustedAt.IsZero()
+}
+
 // plenty reports whether a lease is paid for as long as any is. The caller holds mu.
 func (s *Service) plenty(o outlook, leaseID string, now time.Time) bool {
 	_, capped := o.caps[leaseID]
@@ -55,10 +61,10 @@ func spared(leases []*leaseRow, budget money.Amount, now, reach time.Time) (mone
 // That it does not report so means nothing. The caller holds the account's lock.
 func (s *Service) affords(ctx context.Context, tx *store.Tx, a *accountRow, hold money.Amount, now time.Time) (held money.Amount, ok bool, err error) {
 	s.mu.Lock()
-	o, known := s.outlooks[a.id]
-	known = known && s.comfortable(o, now) && len(o.limits) == 0
+	o := s.outlooks[a.id]
+	sound := s.sound(a, o, now)
 	s.mu.Unlock()
-	if !known || !a.exhaustedAt.IsZero() {
+	if !sound {
 		return 0, false, nil
 	}
 	wallet, held, debt, err := s.funds(ctx, tx, a.id, a.currency)
@@ -106,4 +112,53 @@ func (s *Service) started(l *leaseRow) {
 	if !ok || !s.comfortable(o, s.cfg.Clock()) || !o.covered[l.id] || l.cap != 0 {
 		delete(s.outlooks, l.accountID)
 	}
+}
+
+// enforced does what enforce does for the account of a lease, and returns the
+// lease as it is after that.
+func (s *Service) enforced(ctx context.Context, tx *store.Tx, a *accountRow, l *leaseRow, now time.Time) (*leaseRow, error) {
+	s.mu.Lock()
+	o := s.outlooks[a.id]
+	counted := o.covered[l.id] || l.openInterval(pricing.Compute) == nil // one that stopped was counted
+	sound := s.sound(a, o, now) && counted && l.cap == 0
+	s.mu.Unlock()
+	if sound {
+		return l, nil
+	}
+	open, err := s.openLeases(ctx, tx, a.id)
+	if err != nil {
+		return nil, err
+	}
+	if i := slices.IndexFunc(open, func(o *leaseRow) bool { return o.id == l.id }); i >= 0 {
+		l = open[i]
+	}
+	return l, s.enforce(ctx, tx, a, open, now)
+}
+
+// stopped takes a lease that stopped or ended out of its account's outlook, which
+// stays right without it: what is left can only be more. Another start of it may
+// cost another minimum and has to be counted anew.
+func (s *Service) stopped(l *leaseRow, now time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	o, ok := s.outlooks[l.accountID]
+	if !ok || !s.comfortable(o, now) || l.cap != 0 {
+		delete(s.outlooks, l.accountID)
+		return
+	}
+	delete(o.covered, l.id)
+}
+
+// rebalanceLess is rebalance after the account's holds became less by freed, which
+// may be 0. The caller's transaction has done nothing to the account but charges.
+func (s *Service) rebalanceLess(ctx context.Context, tx *store.Tx, a *accountRow, freed money.Amount, at time.Time) error {
+	wallet, hold, debt, err := s.funds(ctx, tx, a.id, a.currency)
+	if err != nil {
+		return fmt.Errorf("rebalance %s: %w", a.id, err)
+	}
+	if wallet > 0 && debt == 0 {
+		// Holds are touched last and filled first, so this one is whole.
+		return s.rebalanceTo(ctx, tx, a, hold-freed, at)
+	}
+	return s.rebalance(ctx, tx, a, at)
 }

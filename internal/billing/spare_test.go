@@ -19,7 +19,7 @@ import (
 
 // Another lease whose row cannot be read (SQLite takes any text for a number) stops
 // whoever reads it.
-func TestRentingReadsNoOtherLeaseOfAnAccountWithMoney(t *testing.T) {
+func TestALeaseOfAnAccountWithMoneyIsBegunAndEndedWithoutALookAtItsOthers(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, t.Context(), storetest.Open(t, storetest.Address(t)))
 	w.deposit("ac-renter", "100000")
@@ -42,6 +42,13 @@ func TestRentingReadsNoOtherLeaseOfAnAccountWithMoney(t *testing.T) {
 			w.startStorage(id, w.clock())
 		}
 	}
+	for i := 2; i < 20; i++ {
+		id := fmt.Sprintf("ls-%d", i)
+		w.ConfirmAlive([]string{id}, w.pass(time.Second))
+		w.stopCompute(id, w.clock())
+		w.end(id, w.clock())
+	}
+	w.right()
 	if err := w.Watch(w.ctx, w.pass(2*time.Minute)); err == nil {
 		t.Fatal("the row can be read, so this shows nothing")
 	}
