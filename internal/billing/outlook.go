@@ -3,6 +3,7 @@ package billing
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sort"
 	"time"
 
@@ -37,6 +38,10 @@ type outlook struct {
 	// limits holds the leases whose charged time has an end already.
 	limits map[string]time.Time
 	runs   map[string]bool // leases with an open run
+	// edge is when somebody has to look at months in advance next; zero: never.
+	edge time.Time
+	// terms holds the leases that stop when their months end.
+	terms map[string]time.Time
 
 	settled money.Amount // wallet + hold − debt
 	// spare is what is left at least when reach has passed since at, if all leases
@@ -66,7 +71,7 @@ func (o *outlook) life() time.Duration {
 // is something to spare after reach, until stays zero; with a reach of 0 it is
 // computed in any case.
 func lookAhead(accountID string, leases []*leaseRow, settled money.Amount, now time.Time, good func(id string) time.Time, starting string, reach time.Duration) (outlook, error) {
-	o := outlook{at: now, settled: settled, caps: map[string]time.Time{}, limits: map[string]time.Time{}, runs: map[string]bool{}}
+	o := outlook{at: now, settled: settled, caps: map[string]time.Time{}, limits: map[string]time.Time{}, runs: map[string]bool{}, terms: map[string]time.Time{}}
 	startOf := func(l *leaseRow) time.Time {
 		if l.id == starting {
 			return now
@@ -119,7 +124,8 @@ func lookAhead(accountID string, leases []*leaseRow, settled money.Amount, now t
 		return o, err
 	}
 	o.funds = budget - dueNow
-	if reach > 0 {
+	// What months in advance will cost is in no rate.
+	if reach > 0 && !slices.ContainsFunc(leases, func(l *leaseRow) bool { return l.quote.Prepaid != nil }) {
 		if o.spare, err = spared(leases, budget, now, now.Add(reach)); err != nil {
 			return o, err
 		}
@@ -154,7 +160,7 @@ func lookAhead(accountID string, leases []*leaseRow, settled money.Amount, now t
 
 // dueBy is all that a lease will have cost by a moment.
 func dueBy(l *leaseRow, at, starting time.Time) (money.Amount, error) {
-	d, err := pricing.Due(l.quote, projected(l, at, starting))
+	d, err := l.rated(projected(l, at, starting))
 	if err != nil {
 		return 0, fmt.Errorf("lease %s: %w", l.id, err)
 	}
@@ -163,7 +169,9 @@ func dueBy(l *leaseRow, at, starting time.Time) (money.Amount, error) {
 
 // burnOf is what an hour of a lease costs as it is.
 func burnOf(l *leaseRow, starting bool, now time.Time) (burn money.Amount, err error) {
-	if c := l.openInterval(pricing.Compute); starting || (c != nil && (c.limit.IsZero() || now.Before(c.limit))) {
+	if m := l.monthly; m != nil && m.inForce() {
+		// Its compute is paid for.
+	} else if c := l.openInterval(pricing.Compute); starting || (c != nil && (c.limit.IsZero() || now.Before(c.limit))) {
 		if burn, err = l.rateAt(now).Times(3600, 3600); err != nil {
 			return 0, err
 		}
@@ -216,6 +224,14 @@ func (s *Service) lookAt(ctx context.Context, tx *store.Tx, accountID string, cu
 	o, err := lookAhead(accountID, leases, wallet+hold+debt, now, s.goodAt, "", s.reach())
 	if err != nil {
 		return outlook{}, fmt.Errorf("outlook of %s: %w", accountID, err)
+	}
+	for _, l := range leases {
+		if m := l.monthly; m != nil && m.inForce() {
+			o.edge = earliest(o.edge, m.termEdge(s.cfg.TermWarnings))
+			if !m.renews && m.onLapse == LapseStop {
+				o.terms[l.id] = m.until
+			}
+		}
 	}
 	s.mu.Lock()
 	s.outlooks[accountID] = o
@@ -323,6 +339,6 @@ func (s *Service) PaidFor(ctx context.Context, leaseID string, now time.Time) (t
 			return 0, fmt.Errorf("paid-for of lease %s: %w", leaseID, err)
 		}
 	}
-	end := earliest(o.until, o.caps[leaseID], o.limits[leaseID], now.Add(s.cfg.MaxPaidFor))
+	end := earliest(o.until, o.caps[leaseID], o.limits[leaseID], o.terms[leaseID], now.Add(s.cfg.MaxPaidFor))
 	return max(time.Second, end.Sub(now)), nil
 }

@@ -87,7 +87,8 @@ type leaseRow struct {
 	confirmed, settled        time.Time
 	begun, ended              time.Time
 	intervals                 []interval
-	rates                     []rate // of spot, in order
+	rates                     []rate      // of spot, in order
+	monthly                   *monthlyRow // nil: nothing is paid in advance
 }
 
 // openInterval returns the open interval of a meter, or nil.
@@ -185,7 +186,10 @@ func (s *Service) loadLeases(ctx context.Context, tx *store.Tx, where string, ar
 		return nil, fmt.Errorf("load intervals: %w", err)
 	}
 	marks.Close()
-	return out, loadRates(ctx, tx, byID)
+	if err := loadRates(ctx, tx, byID); err != nil {
+		return nil, err
+	}
+	return out, s.loadMonthly(ctx, tx, out)
 }
 
 func (s *Service) openLeases(ctx context.Context, tx *store.Tx, accountID string) ([]*leaseRow, error) {
@@ -228,4 +232,24 @@ func (s *Service) lockOne(ctx context.Context, tx *store.Tx, leaseID string) (*a
 	}
 	l, err := s.lease(ctx, tx, leaseID)
 	return a, l, err
+}
+
+// lockLease locks the account that pays for a lease and returns it with all of
+// its open leases, and the lease itself, which may have ended.
+func (s *Service) lockLease(ctx context.Context, tx *store.Tx, leaseID string) (*accountRow, []*leaseRow, *leaseRow, error) {
+	a, err := s.lockPayer(ctx, tx, leaseID)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	open, err := s.openLeases(ctx, tx, a.id)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	for _, l := range open {
+		if l.id == leaseID {
+			return a, open, l, nil
+		}
+	}
+	l, err := s.lease(ctx, tx, leaseID)
+	return a, open, l, err
 }

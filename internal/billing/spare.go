@@ -56,15 +56,15 @@ func spared(leases []*leaseRow, budget money.Amount, now, reach time.Time) (mone
 	return budget, nil
 }
 
-// affords reports whether an account has so much that a lease with this hold can
+// richFor reports whether an account has so much that a lease with this hold can
 // begin without a look at its other leases, and returns what is set aside now.
 // That it does not report so means nothing. The caller holds the account's lock.
-func (s *Service) affords(ctx context.Context, tx *store.Tx, a *accountRow, hold money.Amount, now time.Time) (held money.Amount, ok bool, err error) {
+func (s *Service) richFor(ctx context.Context, tx *store.Tx, a *accountRow, t Terms, hold money.Amount, now time.Time) (held money.Amount, ok bool, err error) {
 	s.mu.Lock()
 	o := s.outlooks[a.id]
 	sound := s.sound(a, o, now)
 	s.mu.Unlock()
-	if !sound {
+	if !sound || t.Quote.Prepaid != nil {
 		return 0, false, nil
 	}
 	wallet, held, debt, err := s.funds(ctx, tx, a.id, a.currency)
@@ -85,7 +85,7 @@ func (s *Service) begun(l *leaseRow, now time.Time) error {
 	defer s.mu.Unlock()
 	s.payers[l.id] = l.accountID
 	o, ok := s.outlooks[l.accountID]
-	if !ok || !s.comfortable(o, now) || l.cap != 0 {
+	if !ok || !s.comfortable(o, now) || l.cap != 0 || l.quote.Prepaid != nil {
 		delete(s.outlooks, l.accountID)
 		return nil
 	}
@@ -109,30 +109,30 @@ func (s *Service) started(l *leaseRow) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	o, ok := s.outlooks[l.accountID]
-	if !ok || !s.comfortable(o, s.cfg.Clock()) || !o.covered[l.id] || l.cap != 0 {
+	if !ok || !s.comfortable(o, s.cfg.Clock()) || !o.covered[l.id] || l.cap != 0 || l.quote.Prepaid != nil {
 		delete(s.outlooks, l.accountID)
 	}
 }
 
 // enforced does what enforce does for the account of a lease, and returns the
-// lease as it is after that.
-func (s *Service) enforced(ctx context.Context, tx *store.Tx, a *accountRow, l *leaseRow, now time.Time) (*leaseRow, error) {
+// lease as it is after that, and whether nothing of the account was at a limit.
+func (s *Service) enforced(ctx context.Context, tx *store.Tx, a *accountRow, l *leaseRow, now time.Time) (_ *leaseRow, sound bool, err error) {
 	s.mu.Lock()
 	o := s.outlooks[a.id]
 	counted := o.covered[l.id] || l.openInterval(pricing.Compute) == nil // one that stopped was counted
-	sound := s.sound(a, o, now) && counted && l.cap == 0
+	sound = s.sound(a, o, now) && counted && l.cap == 0
 	s.mu.Unlock()
 	if sound {
-		return l, nil
+		return l, true, nil
 	}
 	open, err := s.openLeases(ctx, tx, a.id)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	if i := slices.IndexFunc(open, func(o *leaseRow) bool { return o.id == l.id }); i >= 0 {
 		l = open[i]
 	}
-	return l, s.enforce(ctx, tx, a, open, now)
+	return l, false, s.enforce(ctx, tx, a, open, now)
 }
 
 // stopped takes a lease that stopped or ended out of its account's outlook, which
@@ -142,7 +142,7 @@ func (s *Service) stopped(l *leaseRow, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	o, ok := s.outlooks[l.accountID]
-	if !ok || !s.comfortable(o, now) || l.cap != 0 {
+	if !ok || !s.comfortable(o, now) || l.cap != 0 || l.quote.Prepaid != nil {
 		delete(s.outlooks, l.accountID)
 		return
 	}
@@ -151,12 +151,12 @@ func (s *Service) stopped(l *leaseRow, now time.Time) {
 
 // rebalanceLess is rebalance after the account's holds became less by freed, which
 // may be 0. The caller's transaction has done nothing to the account but charges.
-func (s *Service) rebalanceLess(ctx context.Context, tx *store.Tx, a *accountRow, freed money.Amount, at time.Time) error {
+func (s *Service) rebalanceLess(ctx context.Context, tx *store.Tx, a *accountRow, sound bool, freed money.Amount, at time.Time) error {
 	wallet, hold, debt, err := s.funds(ctx, tx, a.id, a.currency)
 	if err != nil {
 		return fmt.Errorf("rebalance %s: %w", a.id, err)
 	}
-	if wallet > 0 && debt == 0 {
+	if sound && wallet > 0 && debt == 0 {
 		// Holds are touched last and filled first, so this one is whole.
 		return s.rebalanceTo(ctx, tx, a, hold-freed, at)
 	}

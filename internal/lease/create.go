@@ -34,40 +34,56 @@ func (s *Service) Price(ctx context.Context, p account.Principal, r QuoteRequest
 	if r.Plan != pricing.OnDemand {
 		return nil, invalid("body.plan", "unknown_plan", "there is no plan %q; this cloud has on_demand", r.Plan)
 	}
-	if r.RunFor < 0 || r.RunFor > maxRunFor {
-		return nil, invalid("body.run_seconds", "invalid_run_seconds", "run_seconds is %d; want 0 to %d", int64(r.RunFor/time.Second), int64(maxRunFor/time.Second))
-	}
-	if r.EgressBytes < 0 || r.EgressBytes > 1e18 {
-		return nil, invalid("body.egress_bytes", "invalid_egress_bytes", "egress_bytes is %d; want 0 to 10^18", r.EgressBytes)
-	}
-	t, err := s.template(&r)
+	offer, err := s.priceable(ctx, &r, timeZone)
 	if err != nil {
 		return nil, err
+	}
+	now := s.Clock()
+	price, err := pricing.NewQuote(tariff(offer), r.pricing(offer, timeZone), now)
+	if err != nil {
+		return nil, unpriceable(err)
+	}
+	q := &Quote{ID: ident.New(ident.Quote), AccountID: p.AccountID, Offer: offer, Request: r, Price: price, CreatedAt: now, ValidUntil: now.Add(s.QuoteValid)}
+	err = s.DB.Update(ctx, func(ctx context.Context, tx *store.Tx) error { return insertQuote(ctx, tx, q) })
+	return q, err
+}
+
+// priceable checks a request, fills in what it leaves to its template, and returns
+// the offer that it is for.
+func (s *Service) priceable(ctx context.Context, r *QuoteRequest, timeZone string) (fleet.Offer, error) {
+	if r.RunFor < 0 || r.RunFor > maxRunFor {
+		return fleet.Offer{}, invalid("body.run_seconds", "invalid_run_seconds", "run_seconds is %d; want 0 to %d", int64(r.RunFor/time.Second), int64(maxRunFor/time.Second))
+	}
+	if r.EgressBytes < 0 || r.EgressBytes > 1e18 {
+		return fleet.Offer{}, invalid("body.egress_bytes", "invalid_egress_bytes", "egress_bytes is %d; want 0 to 10^18", r.EgressBytes)
+	}
+	t, err := s.template(r)
+	if err != nil {
+		return fleet.Offer{}, err
 	}
 	if r.DiskGiB == 0 {
 		r.DiskGiB = max(t.DiskGiB, defaultDiskGiB)
 	}
 	if r.DiskGiB < 1 || r.DiskGiB > maxDiskGiB {
-		return nil, invalid("body.disk_gib", "invalid_disk_gib", "disk_gib is %d; want 1 to %d", r.DiskGiB, maxDiskGiB)
+		return fleet.Offer{}, invalid("body.disk_gib", "invalid_disk_gib", "disk_gib is %d; want 1 to %d", r.DiskGiB, maxDiskGiB)
 	}
 	offer, err := s.Capacity.Offer(ctx, r.OfferID, r.DiskGiB, timeZone)
 	if err != nil {
-		return nil, err
+		return fleet.Offer{}, err
 	}
-	if err := fits(t, offer); err != nil {
-		return nil, err
-	}
-	now := s.Clock()
-	price, err := pricing.NewQuote(tariff(offer), pricing.Request{
+	return offer, fits(t, offer)
+}
+
+// pricing is the request in the terms of the rules of price.
+func (r QuoteRequest) pricing(o fleet.Offer, timeZone string) pricing.Request {
+	return pricing.Request{
 		Plan: r.Plan, DiskGiB: r.DiskGiB, TimeZone: timeZone, EgressBytes: r.EgressBytes,
-		RunSeconds: int64(r.RunFor / time.Second), Simulated: offer.Simulated,
-	}, now)
-	if err != nil {
-		return nil, invalid("body", "cannot_price", "this cannot be priced: %v; ask for less", err)
+		RunSeconds: int64(r.RunFor / time.Second), Simulated: o.Simulated,
 	}
-	q := &Quote{ID: ident.New(ident.Quote), AccountID: p.AccountID, Offer: offer, Request: r, Price: price, CreatedAt: now, ValidUntil: now.Add(s.QuoteValid)}
-	err = s.DB.Update(ctx, func(ctx context.Context, tx *store.Tx) error { return insertQuote(ctx, tx, q) })
-	return q, err
+}
+
+func unpriceable(err error) error {
+	return invalid("body", "cannot_price", "this cannot be priced: %v; ask for less", err)
 }
 
 // template resolves what the request wants to run, and fills in its image.

@@ -12,6 +12,7 @@ import (
 	"suanli.dev/internal/account"
 	"suanli.dev/internal/fault"
 	"suanli.dev/internal/lease"
+	"suanli.dev/internal/pricing"
 	"suanli.dev/internal/protocol"
 )
 
@@ -50,6 +51,11 @@ func (a *API) registerLease() {
 		Description: "A quote says the whole price and is valid for a quarter of an hour. A lease is billed from its quote, whatever prices do later.",
 		Action:      account.WriteLeases, Status: http.StatusCreated, Idempotent: true,
 	}, a.createQuote)
+	register(a, operation{
+		ID: "compareQuotes", Method: http.MethodPost, Path: "/v1/quotes/compare", Summary: "Price an offer under all plans, side by side", Tag: tagLease,
+		Description: "Nothing is frozen and nothing is bought. An option that is buyable can be quoted with its plan and term and then accepted; of the others, why says what is in the way.",
+		Action:      account.ReadMarket,
+	}, a.compareQuotes)
 	register(a, operation{
 		ID: "createLease", Method: http.MethodPost, Path: "/v1/leases", Summary: "Accept a quote", Tag: tagLease,
 		Action: account.WriteLeases, Status: http.StatusCreated, Idempotent: true,
@@ -111,23 +117,36 @@ func (a *API) registerLease() {
 }
 
 func (a *API) createQuote(ctx context.Context, p account.Principal, in *body[api.QuoteRequest]) (*body[api.Quote], error) {
-	r := in.Body
 	acc, err := a.Accounts.Account(ctx, p.AccountID)
 	if err != nil {
 		return nil, err
 	}
-	run, err := lease.Seconds("body.run_seconds", "invalid_run_seconds", r.RunSeconds)
+	r, err := quoteRequest(in.Body)
 	if err != nil {
 		return nil, err
 	}
-	q, err := a.Leases.Price(ctx, p, lease.QuoteRequest{
-		OfferID: r.OfferID, Plan: r.Plan, Template: r.Template, Image: r.Image, DiskGiB: r.DiskGiB,
-		RunFor: run, EgressBytes: r.EgressBytes,
-	}, acc.TimeZone)
+	q, err := a.Leases.Price(ctx, p, r, acc.TimeZone)
 	if err != nil {
 		return nil, err
 	}
 	return &body[api.Quote]{quoteJSON(q)}, nil
+}
+
+func quoteRequest(r api.QuoteRequest) (lease.QuoteRequest, error) {
+	run, err := lease.Seconds("body.run_seconds", "invalid_run_seconds", r.RunSeconds)
+	return lease.QuoteRequest{
+		OfferID: r.OfferID, Plan: r.Plan, Template: r.Template, Image: r.Image, DiskGiB: r.DiskGiB,
+		RunFor: run, EgressBytes: r.EgressBytes,
+	}, err
+}
+
+func quoteLines(lines []pricing.Line) []api.QuoteLine {
+	out := []api.QuoteLine{}
+	for _, l := range lines {
+		out = append(out, api.QuoteLine{Meter: string(l.Meter), Rate: l.Rate, Unit: l.Unit, Quantity: l.QuantityText,
+			PerHour: l.PerHour, PerDay: l.PerDay, PerMonth: l.PerMonth, ForRun: l.ForRun})
+	}
+	return out
 }
 
 func quoteJSON(q *lease.Quote) api.Quote {
@@ -139,10 +158,7 @@ func quoteJSON(q *lease.Quote) api.Quote {
 		PerMonth: q.Price.Totals.PerMonth, ForRun: q.Price.Totals.ForRun, PricePerHourByState: map[string]api.Amount{},
 		NotIncluded: q.Price.NotIncluded, Simulated: q.Price.Simulated, CreatedAt: q.CreatedAt, ValidUntil: q.ValidUntil,
 	}
-	for _, l := range q.Price.Lines {
-		out.Lines = append(out.Lines, api.QuoteLine{Meter: string(l.Meter), Rate: l.Rate, Unit: l.Unit, Quantity: l.QuantityText,
-			PerHour: l.PerHour, PerDay: l.PerDay, PerMonth: l.PerMonth, ForRun: l.ForRun})
-	}
+	out.Lines = quoteLines(q.Price.Lines)
 	for _, s := range q.Price.States {
 		out.PricePerHourByState[s.State] = s.PerHour
 	}
