@@ -48,7 +48,7 @@ const (
 var crowdAgents = sized("SUANLI_BENCH_AGENTS", 2000)
 
 // crowdRenting is how long leases are rented; what runs then is measured.
-var crowdRenting = time.Duration(sized("SUANLI_BENCH_RENTING_SECONDS", 480)) * time.Second
+var crowdRenting = time.Duration(sized("SUANLI_BENCH_RENTING_SECONDS", 1200)) * time.Second
 
 func sized(variable string, otherwise int) int {
 	if n, err := strconv.Atoi(os.Getenv(variable)); err == nil && n > 0 {
@@ -78,7 +78,7 @@ type crowd struct {
 // product's own with the container engine replaced by one in memory; they run in
 // another process. The server is the product's, as `suanli server` runs it,
 // bound to one core (taskset) with GOMAXPROCS=1 as soon as the leases run; renting
-// them is given eight minutes, and with fewer than 10,000 the verdict is SHORT. A
+// them is given twenty minutes, and with fewer than 10,000 the verdict is SHORT. A
 // loaded machine gives the crowd too little time to report as often as it should;
 // the figure is then scaled up to all of the heartbeats. The peer is what the
 // plain way costs by itself: a committed write for each of the same heartbeats
@@ -93,12 +93,16 @@ func benchAgents(ctx context.Context, w *world) (result, error) {
 	if err != nil {
 		return result{}, err
 	}
+	memory, err := c.ask("memory")
+	if err != nil {
+		return result{}, err
+	}
 	naive, _, err := w.naive(ctx)
 	if err != nil {
 		return result{}, err
 	}
-	fmt.Printf("server: %.1f %% of a core for %.0f reports a second of %d, %s resident (%s at most), %d agents, %d leases, heartbeat %d s; writes alone in the plain way: %.1f %% of a core\n",
-		m.cpu*100, m.beats, crowdAgents/crowdHeartbeat, mb(m.rss), mb(m.peak), crowdAgents, c.leases, crowdHeartbeat, naive*100)
+	fmt.Printf("server: %.1f %% of a core for %.0f reports a second of %d, %s resident (%s at most; %s), %d agents, %d leases, heartbeat %d s; writes alone in the plain way: %.1f %% of a core\n",
+		m.cpu*100, m.beats, crowdAgents/crowdHeartbeat, mb(m.rss), mb(m.peak), memory, crowdAgents, c.leases, crowdHeartbeat, naive*100)
 	return result{fmt.Sprintf("%.1f%%core", m.full*100), fmt.Sprintf("%.1f%%core", naive*100), m.full / naive, m.full < 0.95 && c.leases == crowdAgents*crowdLeases}, nil
 }
 
@@ -399,19 +403,24 @@ func (c *crowd) startServer(w *world) error {
 	return nil
 }
 
-// ask sends the server process a line and returns its answer.
+// ask sends the server process a line and returns its answer. Notes on the way to
+// it are shown.
 func (c *crowd) ask(line string) (string, error) {
 	if _, err := fmt.Fprintln(c.in, line); err != nil {
 		return "", err
 	}
-	if !c.out.Scan() {
-		return "", errors.Join(errors.New("the server process ended"), c.out.Err())
+	for c.out.Scan() {
+		if note, ok := strings.CutPrefix(c.out.Text(), "note "); ok {
+			fmt.Println(note)
+			continue
+		}
+		answer, ok := strings.CutPrefix(c.out.Text(), "ok ")
+		if !ok {
+			return "", errors.New(c.out.Text())
+		}
+		return answer, nil
 	}
-	answer, ok := strings.CutPrefix(c.out.Text(), "ok ")
-	if !ok {
-		return "", errors.New(c.out.Text())
-	}
-	return answer, nil
+	return "", errors.Join(errors.New("the server process ended"), c.out.Err())
 }
 
 // profiles names a folder for profiles of the server; they cost a little time of
@@ -581,6 +590,10 @@ func (h *handle) answer(ctx context.Context, words []string) (string, error) {
 		return fmt.Sprint(n), nil
 	case "due":
 		return h.due(ctx)
+	case "memory":
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return fmt.Sprintf("%s of heap in use, %s of stacks, %d goroutines", mb(int64(m.HeapInuse)), mb(int64(m.StackInuse)), runtime.NumGoroutine()), nil
 	case "profile":
 		return profile(words[1], words[2])
 	case "one-core":
@@ -697,9 +710,27 @@ func (h *handle) rent(ctx context.Context, admin account.Principal) error {
 		leases[i] = l.ID
 		return nil
 	}
+	var rented atomic.Int64
+	done := make(chan struct{})
+	var noting sync.WaitGroup
+	noting.Go(func() {
+		tick := time.NewTicker(30 * time.Second)
+		defer tick.Stop()
+		for {
+			select {
+			case <-done:
+				return
+			case <-tick.C:
+				fmt.Printf("note %d of %d leases accepted\n", rented.Load(), len(leases))
+			}
+		}
+	})
 	err := each(len(leases), func(i int) error {
 		for {
 			err := rent(i)
+			if err == nil {
+				rented.Add(1)
+			}
 			// A host that was not given its time on a loaded machine comes back.
 			if f, ok := fault.As(err); err == nil || !ok || !slices.Contains([]string{"host_offline", "offer_gone", "offer_taken"}, f.Code) {
 				return err
@@ -712,16 +743,19 @@ func (h *handle) rent(ctx context.Context, admin account.Principal) error {
 			}
 		}
 	})
+	close(done)
+	noting.Wait()
 	h.leases = slices.DeleteFunc(leases, func(id string) bool { return id == "" })
 	return err
 }
 
 // due is what all leases owe together, in micro-units, and what they should owe:
 // an oracle in fractions of its own, from each lease's start, its last sign of
-// life and its price. The two differ by the rounding of each line at most, half a
-// micro-unit; more is an error, as is a lease whose last sign of life is old.
+// life and its price. The two differ by the rounding of each lease's two meters at
+// most, half a micro-unit each; more is an error, as is a lease whose last sign of
+// life is old.
 func (h *handle) due(ctx context.Context) (string, error) {
-	var sum, lines int64
+	var sum int64
 	oracle := new(big.Rat)
 	for _, id := range h.leases {
 		at := time.Now()
@@ -730,28 +764,34 @@ func (h *handle) due(ctx context.Context) (string, error) {
 			return "", err
 		}
 		sum += int64(b.Total)
+		used := map[pricing.Meter]time.Duration{}
+		var last time.Time
 		for _, l := range b.Lines {
-			lines++
-			if stale := at.Sub(l.End); stale > 3*crowdHeartbeat*time.Second {
-				return "", fmt.Errorf("lease %s was last seen alive %s ago", id, stale)
+			used[l.Meter] += l.End.Sub(l.Start)
+			if l.Meter == pricing.Compute {
+				last = l.End
 			}
-			oracle.Add(oracle, shouldCost(b.Quote, l.Meter, l.Start, l.End))
 		}
+		if stale := at.Sub(last); stale > 3*crowdHeartbeat*time.Second {
+			return "", fmt.Errorf("lease %s was last seen alive %s ago", id, stale)
+		}
+		oracle.Add(oracle, shouldCost(b.Quote, used[pricing.Compute], used[pricing.Storage], at))
 	}
 	off := new(big.Rat).Sub(new(big.Rat).SetInt64(sum), oracle)
-	if off.Abs(off).Cmp(big.NewRat(lines, 2)) > 0 {
+	if off.Abs(off).Cmp(big.NewRat(int64(len(h.leases)), 1)) > 0 {
 		return "", fmt.Errorf("all leases owe %d micro-units and should owe %s", sum, oracle.FloatString(0))
 	}
 	return fmt.Sprintf("%d %s", sum, oracle.FloatString(0)), nil
 }
 
-// shouldCost is the exact price of one stretch of compute or storage within a month.
-func shouldCost(q pricing.Quote, m pricing.Meter, start, end time.Time) *big.Rat {
-	micros := end.Sub(start).Microseconds()
-	if m == pricing.Storage {
-		month := time.Date(start.Year(), start.Month(), 1, 0, 0, 0, 0, time.UTC)
-		return new(big.Rat).Mul(big.NewRat(int64(q.Tariff.Storage)*q.DiskGiB, 1), big.NewRat(micros, 1000*month.AddDate(0, 1, 0).Sub(month).Microseconds()))
-	}
-	seconds := max((micros+999_999)/1_000_000, q.Tariff.MinimumSeconds)
-	return new(big.Rat).Mul(big.NewRat(int64(q.Tariff.Compute), 1), big.NewRat(seconds, 1000*3600))
+// shouldCost is the exact price of one run and of its disk within one month; a
+// started second is dropped. A run that a silent host interrupted is one run.
+func shouldCost(q pricing.Quote, ran, kept time.Duration, at time.Time) *big.Rat {
+	month := time.Date(at.Year(), at.Month(), 1, 0, 0, 0, 0, time.UTC)
+	days := month.AddDate(0, 1, 0).Sub(month)
+	compute := big.NewRat(int64(q.Tariff.Compute), 1000*3600)
+	compute.Mul(compute, big.NewRat(max(int64(ran/time.Second), q.Tariff.MinimumSeconds), 1))
+	storage := big.NewRat(int64(q.Tariff.Storage)*q.DiskGiB, 1000)
+	storage.Mul(storage, big.NewRat(int64(kept/time.Second), int64(days/time.Second)))
+	return compute.Add(compute, storage)
 }

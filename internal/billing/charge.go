@@ -188,13 +188,18 @@ func (s *Service) holds(ctx context.Context, tx *store.Tx, accountID string) (mo
 // rebalance gives back what is held beyond the open leases' holds, pays debt from
 // the wallet, and fills the hold up again from what is left. It saves the account.
 func (s *Service) rebalance(ctx context.Context, tx *store.Tx, a *accountRow, at time.Time) error {
-	wallet, hold, debt, err := s.funds(ctx, tx, a.id, a.currency)
-	if err != nil {
-		return fmt.Errorf("rebalance %s: %w", a.id, err)
-	}
 	want, err := s.holds(ctx, tx, a.id)
 	if err != nil {
 		return err
+	}
+	return s.rebalanceTo(ctx, tx, a, want, at)
+}
+
+// rebalanceTo is rebalance for known holds.
+func (s *Service) rebalanceTo(ctx context.Context, tx *store.Tx, a *accountRow, want money.Amount, at time.Time) error {
+	wallet, hold, debt, err := s.funds(ctx, tx, a.id, a.currency)
+	if err != nil {
+		return fmt.Errorf("rebalance %s: %w", a.id, err)
 	}
 	var batch []ledger.Transfer
 	move := func(from, to string, amount money.Amount, code string) {

@@ -64,25 +64,31 @@ func (s *Service) BeginLease(ctx context.Context, tx *store.Tx, t Terms) error {
 		return err
 	}
 	now := s.cfg.Clock()
-	b, err := s.balance(ctx, tx, t.AccountID, currency, now)
+	held, rich, err := s.richFor(ctx, tx, a, t, hold, now)
 	if err != nil {
-		return err
+		return fmt.Errorf("begin lease %s: %w", t.LeaseID, err)
 	}
-	if p := t.Quote.Prepaid; p != nil {
-		price, err := p.TermPrice()
+	if !rich {
+		b, err := s.balance(ctx, tx, t.AccountID, currency, now)
 		if err != nil {
-			return fmt.Errorf("begin lease %s: %w", t.LeaseID, err)
+			return err
 		}
-		if b.Available-price < hold {
+		if p := t.Quote.Prepaid; p != nil {
+			price, err := p.TermPrice()
+			if err != nil {
+				return fmt.Errorf("begin lease %s: %w", t.LeaseID, err)
+			}
+			if b.Available-price < hold {
+				return fault.New(fault.Payment, "insufficient_balance",
+					"this needs %s %s for %d months in advance and %s set aside for the rest, and %s is available; add money to the account",
+					price.Display(), currency, p.TermMonths, hold.Display(), b.Available.Display())
+			}
+		}
+		if b.Available < hold {
 			return fault.New(fault.Payment, "insufficient_balance",
-				"this needs %s %s for %d months in advance and %s set aside for the rest, and %s is available; add money to the account",
-				price.Display(), currency, p.TermMonths, hold.Display(), b.Available.Display())
+				"this needs %s %s set aside (one hour, or the minimum charge, all-in) and %s %s is available; add money to the account",
+				hold.Display(), currency, b.Available.Display(), currency)
 		}
-	}
-	if b.Available < hold {
-		return fault.New(fault.Payment, "insufficient_balance",
-			"this needs %s %s set aside (one hour, or the minimum charge, all-in) and %s %s is available; add money to the account",
-			hold.Display(), currency, b.Available.Display(), currency)
 	}
 	quote, err := json.Marshal(t.Quote)
 	if err != nil {
@@ -97,7 +103,13 @@ func (s *Service) BeginLease(ctx context.Context, tx *store.Tx, t Terms) error {
 		t.LeaseID, t.AccountID, t.ProviderID, string(quote), simulated, int64(t.SpendingCap), int64(hold), store.Micros(now)); err != nil {
 		return fmt.Errorf("begin lease %s: %w", t.LeaseID, err)
 	}
-	s.changed(t.AccountID)
+	if err := s.begun(&leaseRow{id: t.LeaseID, accountID: t.AccountID, quote: t.Quote, cap: t.SpendingCap}, now); err != nil {
+		return err
+	}
+	if rich {
+		// There is money and no debt, so what is held is what the other leases want.
+		return s.rebalanceTo(ctx, tx, a, held+hold, now)
+	}
 	if err := s.rebalance(ctx, tx, a, now); err != nil || t.Quote.Prepaid == nil {
 		return err
 	}
@@ -199,7 +211,7 @@ func (s *Service) StopStorage(ctx context.Context, tx *store.Tx, leaseID string,
 }
 
 func (s *Service) start(ctx context.Context, tx *store.Tx, leaseID string, m pricing.Meter, at time.Time, resumes bool) error {
-	a, l, err := s.lockOne(ctx, tx, leaseID)
+	_, l, err := s.lockOne(ctx, tx, leaseID)
 	if err != nil {
 		return err
 	}
@@ -226,7 +238,7 @@ func (s *Service) start(ctx context.Context, tx *store.Tx, leaseID string, m pri
 		leaseID, string(m), number, store.Micros(at), store.Micros(start), flag); err != nil {
 		return fmt.Errorf("start %s of lease %s: %w", m, leaseID, err)
 	}
-	s.changed(a.id)
+	s.started(l)
 	if m == pricing.Compute && l.overForGood() {
 		l.intervals = append(l.intervals, interval{meter: m, number: number, start: start})
 		return s.limit(ctx, tx, l, start, ReasonTermOver)
@@ -235,7 +247,7 @@ func (s *Service) start(ctx context.Context, tx *store.Tx, leaseID string, m pri
 }
 
 func (s *Service) stop(ctx context.Context, tx *store.Tx, leaseID string, m pricing.Meter, at time.Time) error {
-	a, open, l, err := s.lockLease(ctx, tx, leaseID)
+	a, l, err := s.lockOne(ctx, tx, leaseID)
 	if err != nil {
 		return err
 	}
@@ -258,7 +270,8 @@ func (s *Service) stop(ctx context.Context, tx *store.Tx, leaseID string, m pric
 	}
 	now := s.cfg.Clock()
 	// The money may have run out before the stop; that moment still counts.
-	if err := s.enforce(ctx, tx, a, open, now); err != nil {
+	l, sound, err := s.enforced(ctx, tx, a, l, now)
+	if err != nil {
 		return err
 	}
 	if err := s.close(ctx, tx, l, m, at, now); err != nil {
@@ -267,8 +280,8 @@ func (s *Service) stop(ctx context.Context, tx *store.Tx, leaseID string, m pric
 	if err := s.charge(ctx, tx, a, l, now); err != nil {
 		return err
 	}
-	s.changed(a.id)
-	return s.rebalance(ctx, tx, a, now)
+	s.stopped(l, now)
+	return s.rebalanceLess(ctx, tx, a, sound, 0, now)
 }
 
 // close ends the open interval of a meter, if there is one.
@@ -325,7 +338,7 @@ func (s *Service) RecordEgress(ctx context.Context, tx *store.Tx, leaseID string
 // due and gives its hold back. A lease that never ran has cost nothing. A lease
 // that has ended stays as it is.
 func (s *Service) EndLease(ctx context.Context, tx *store.Tx, leaseID string, at time.Time) error {
-	a, open, l, err := s.lockLease(ctx, tx, leaseID)
+	a, l, err := s.lockOne(ctx, tx, leaseID)
 	if err != nil {
 		return err
 	}
@@ -333,7 +346,8 @@ func (s *Service) EndLease(ctx context.Context, tx *store.Tx, leaseID string, at
 		return nil
 	}
 	now := s.cfg.Clock()
-	if err := s.enforce(ctx, tx, a, open, now); err != nil {
+	l, sound, err := s.enforced(ctx, tx, a, l, now)
+	if err != nil {
 		return err
 	}
 	at = at.UTC().Truncate(time.Microsecond)
@@ -352,6 +366,6 @@ func (s *Service) EndLease(ctx context.Context, tx *store.Tx, leaseID string, at
 	if _, err := tx.Exec(ctx, `UPDATE billing_leases SET ended_at = ?, hold = 0 WHERE lease_id = ?`, store.Micros(ended), l.id); err != nil {
 		return fmt.Errorf("end lease %s: %w", l.id, err)
 	}
-	s.changed(a.id)
-	return s.rebalance(ctx, tx, a, now)
+	s.stopped(l, now)
+	return s.rebalanceLess(ctx, tx, a, sound, l.hold, now)
 }

@@ -3,6 +3,7 @@ package billing
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sort"
 	"time"
 
@@ -41,6 +42,12 @@ type outlook struct {
 	edge time.Time
 	// terms holds the leases that stop when their months end.
 	terms map[string]time.Time
+
+	settled money.Amount // wallet + hold − debt
+	// spare is what is left at least when reach has passed since at, if all leases
+	// in covered run until then; see spare.go. Both may change under Service.mu.
+	spare   money.Amount
+	covered map[string]bool
 }
 
 // life is how long the outlook may be used.
@@ -60,9 +67,11 @@ func (o *outlook) life() time.Duration {
 // lookAhead computes an outlook of an account whose wallet, hold and debt are
 // settled in sum. Money is followed from the moment good returns for the account,
 // and a spending cap from the one for its lease: what was covered up to there is
-// not judged again. A lease named starting is taken to start running now.
-func lookAhead(accountID string, leases []*leaseRow, settled money.Amount, now time.Time, good func(id string) time.Time, starting string) (outlook, error) {
-	o := outlook{at: now, caps: map[string]time.Time{}, limits: map[string]time.Time{}, runs: map[string]bool{}, terms: map[string]time.Time{}}
+// not judged again. A lease named starting is taken to start running now. If there
+// is something to spare after reach, until stays zero; with a reach of 0 it is
+// computed in any case.
+func lookAhead(accountID string, leases []*leaseRow, settled money.Amount, now time.Time, good func(id string) time.Time, starting string, reach time.Duration) (outlook, error) {
+	o := outlook{at: now, settled: settled, caps: map[string]time.Time{}, limits: map[string]time.Time{}, runs: map[string]bool{}, terms: map[string]time.Time{}}
 	startOf := func(l *leaseRow) time.Time {
 		if l.id == starting {
 			return now
@@ -115,7 +124,17 @@ func lookAhead(accountID string, leases []*leaseRow, settled money.Amount, now t
 		return o, err
 	}
 	o.funds = budget - dueNow
-	if o.burn > 0 || o.funds < 0 {
+	// What months in advance will cost is in no rate.
+	if reach > 0 && !slices.ContainsFunc(leases, func(l *leaseRow) bool { return l.quote.Prepaid != nil }) {
+		if o.spare, err = spared(leases, budget, now, now.Add(reach)); err != nil {
+			return o, err
+		}
+		o.covered = make(map[string]bool, len(leases))
+		for _, l := range leases {
+			o.covered[l.id] = true
+		}
+	}
+	if (o.burn > 0 || o.funds < 0) && (o.covered == nil || o.spare < 0) {
 		if o.until, err = lastCovered(due, budget, from, now); err != nil {
 			return o, err
 		}
@@ -196,12 +215,13 @@ func (s *Service) look(ctx context.Context, tx *store.Tx, accountID string, curr
 	return s.lookAt(ctx, tx, accountID, currency, leases, now)
 }
 
+// lookAt is look for leases that have been read.
 func (s *Service) lookAt(ctx context.Context, tx *store.Tx, accountID string, currency money.Currency, leases []*leaseRow, now time.Time) (outlook, error) {
 	wallet, hold, debt, err := s.funds(ctx, tx, accountID, currency)
 	if err != nil {
 		return outlook{}, err
 	}
-	o, err := lookAhead(accountID, leases, wallet+hold+debt, now, s.goodAt, "")
+	o, err := lookAhead(accountID, leases, wallet+hold+debt, now, s.goodAt, "", s.reach())
 	if err != nil {
 		return outlook{}, fmt.Errorf("outlook of %s: %w", accountID, err)
 	}
@@ -251,12 +271,20 @@ func (s *Service) Runway(ctx context.Context, accountID string, now time.Time) (
 		return Runway{}, fmt.Errorf("runway of %s: %w", accountID, err)
 	}
 	var o outlook
-	err = s.cfg.DB.View(ctx, func(ctx context.Context, tx *store.Tx) (err error) {
-		o, err = s.look(ctx, tx, accountID, currency, now)
+	err = s.cfg.DB.View(ctx, func(ctx context.Context, tx *store.Tx) error {
+		leases, err := s.openLeases(ctx, tx, accountID)
+		if err != nil {
+			return err
+		}
+		wallet, hold, debt, err := s.funds(ctx, tx, accountID, currency)
+		if err != nil {
+			return err
+		}
+		o, err = lookAhead(accountID, leases, wallet+hold+debt, now, s.goodAt, "", 0)
 		return err
 	})
 	if err != nil {
-		return Runway{}, err
+		return Runway{}, fmt.Errorf("runway of %s: %w", accountID, err)
 	}
 	r := Runway{BurnPerHour: o.burn, Funds: o.funds, Until: o.until}
 	if !o.until.IsZero() {
@@ -274,7 +302,11 @@ func (s *Service) PaidFor(ctx context.Context, leaseID string, now time.Time) (t
 	s.mu.Lock()
 	accountID := s.payers[leaseID]
 	o, ok := s.outlooks[accountID]
+	plenty := s.plenty(o, leaseID, now)
 	s.mu.Unlock()
+	if plenty {
+		return s.cfg.MaxPaidFor, nil
+	}
 	// Watch renews outlooks at its next turn; until then they are good enough here.
 	if !ok || !o.runs[leaseID] || now.Sub(o.at) > o.life()+s.cfg.WatchEvery || now.Before(o.at) {
 		err := s.cfg.DB.View(ctx, func(ctx context.Context, tx *store.Tx) error {
@@ -286,17 +318,21 @@ func (s *Service) PaidFor(ctx context.Context, leaseID string, now time.Time) (t
 			if err != nil {
 				return err
 			}
-			if o, err = s.lookAt(ctx, tx, l.accountID, l.quote.Currency, leases, now); err != nil || o.runs[leaseID] {
-				s.mu.Lock()
-				s.payers[leaseID] = l.accountID
-				s.mu.Unlock()
+			if o, err = s.lookAt(ctx, tx, l.accountID, l.quote.Currency, leases, now); err != nil {
 				return err
+			}
+			s.mu.Lock()
+			s.payers[leaseID] = l.accountID
+			plenty = s.plenty(o, leaseID, now)
+			s.mu.Unlock()
+			if plenty || o.runs[leaseID] {
+				return nil
 			}
 			wallet, hold, debt, err := s.funds(ctx, tx, l.accountID, l.quote.Currency)
 			if err != nil {
 				return err
 			}
-			o, err = lookAhead(l.accountID, leases, wallet+hold+debt, now, s.goodAt, leaseID)
+			o, err = lookAhead(l.accountID, leases, wallet+hold+debt, now, s.goodAt, leaseID, 0)
 			return err
 		})
 		if err != nil {

@@ -135,7 +135,7 @@ func (b *Bus) ServeConn(ctx context.Context, conn net.Conn) error {
 		from.Close()
 	}
 	both.Go(func() { move(impatient{conn}, inner) })
-	both.Go(func() { move(inner, conn) })
+	move(inner, conn) // here: thousands of hosts would have a waiting goroutine each
 	both.Wait()
 	return ctx.Err()
 }
@@ -154,6 +154,17 @@ func (i impatient) Write(b []byte) (int, error) {
 // The wrappers keep io.CopyBuffer to its small buffer.
 type onlyWriter struct{ io.Writer }
 type onlyReader struct{ io.Reader }
+
+// Read gives a tunnel's stream its receiving buffer back when it is empty. Its
+// first message, an inventory, is by far the largest, and the room for that would
+// be kept as long as the host is connected.
+func (r onlyReader) Read(b []byte) (int, error) {
+	n, err := r.Reader.Read(b)
+	if s, ok := r.Reader.(interface{ Shrink() }); ok && n < len(b) {
+		s.Shrink()
+	}
+	return n, err
+}
 
 // gatekeeper decides who comes in and what they may do.
 type gatekeeper struct {
