@@ -44,6 +44,12 @@ var benchmarks = []benchmark{
 	{"auction", "<100ms", benchAuction},
 	{"auction-welfare", ">=95%optimum", benchWelfare},
 	{"spot-price", ">=90%ran", benchSpotPrice},
+	{"spot-replay", "<on-demand", benchSpotReplay},
+	{"month-end", "<300s,<=1.5xlinear", benchMonthEnd},
+	{"ledger-sqlite", ">=fsync", benchLedgerSQLite},
+	{"ledger-postgres", ">=fsync", benchLedgerPostgres},
+	{"ledger-formance", ">=10xFormance", benchFormance},
+	{"ledger-bulk", ">=10xFormance", benchFormanceBulk},
 }
 
 // scratch names the folder of a run, for the process inside the namespace.

@@ -12,6 +12,7 @@ need sshd openssh-server
 need sftp openssh-client
 need ip iproute2
 need taskset util-linux
+need psql postgresql
 if [ ${#missing[@]} -gt 0 ]; then
 	echo "installing: ${missing[*]}"
 	apt-get update -qq

@@ -45,6 +45,7 @@ type world struct {
 	transfers *transfers
 	crowd     *crowd
 	helpers   []*process // nginx, sshd
+	postgres  *postgres
 }
 
 // process is a child that is stopped with the world.
@@ -92,6 +93,7 @@ func (p *process) stop() {
 func (w *world) close() {
 	w.stopCloud()
 	w.crowd.stop()
+	w.postgres.stop()
 	for _, p := range w.helpers {
 		p.stop()
 	}
