@@ -72,7 +72,7 @@ type Transfer struct {
 	Credit      string    `json:"credit" doc:"The ledger account that it went to"`
 	Amount      Amount    `json:"amount"`
 	Currency    string    `json:"currency"`
-	Code        string    `json:"code" doc:"deposit, hold, release, charge, correction, repayment, tax, rounding, credit or refund"`
+	Code        string    `json:"code" doc:"deposit, hold, release, charge, correction, repayment, prepayment, refund, tax, rounding, credit or paid_back"`
 	Reference   string    `json:"reference,omitempty" doc:"What it is about, such as a lease"`
 	EffectiveAt time.Time `json:"effective_at"`
 	PostedAt    time.Time `json:"posted_at"`
