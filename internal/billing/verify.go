@@ -193,7 +193,7 @@ func (s *Service) verifyPayments(ctx context.Context, tx *store.Tx, r *Report) e
 		for _, x := range sums {
 			var moved money.Amount
 			for _, path := range side.paths(x.id) {
-				for _, code := range []string{CodeCharge, CodeCorrection, CodePrepayment, CodeRefund} {
+				for _, code := range []string{CodeCharge, CodeCorrection, CodePrepayment, CodeUnusedPaid} {
 					in, out, err := s.cfg.Ledger.Flow(ctx, tx, path, x.currency, code, endOfTime)
 					if err != nil {
 						return err
