@@ -72,7 +72,7 @@ type Transfer struct {
 	Credit      string    `json:"credit" doc:"The ledger account that it went to"`
 	Amount      Amount    `json:"amount"`
 	Currency    string    `json:"currency"`
-	Code        string    `json:"code" doc:"deposit, hold, release, charge, correction, repayment, tax, rounding, credit or refund"`
+	Code        string    `json:"code" doc:"deposit, hold, release, charge, correction, repayment, prepayment, refund, tax, rounding, credit or paid_back"`
 	Reference   string    `json:"reference,omitempty" doc:"What it is about, such as a lease"`
 	EffectiveAt time.Time `json:"effective_at"`
 	PostedAt    time.Time `json:"posted_at"`
@@ -97,11 +97,22 @@ type Deposit struct {
 
 // LedgerReport is the outcome of computing every balance again.
 type LedgerReport struct {
-	OK         bool             `json:"ok" doc:"Every balance is the sum of its transfers, and every currency sums to zero"`
+	OK         bool             `json:"ok" doc:"Nothing is wrong"`
 	Accounts   int64            `json:"accounts"`
 	Transfers  int64            `json:"transfers"`
+	Leases     int64            `json:"leases"`
+	Charges    int64            `json:"charges"`
+	Invoices   int64            `json:"invoices" doc:"And credit notes"`
 	Sums       []LedgerSum      `json:"sums" nullable:"false"`
-	Mismatches []LedgerMismatch `json:"mismatches" nullable:"false"`
+	Mismatches []LedgerMismatch `json:"mismatches" nullable:"false" doc:"Balances that are not the sum of their transfers, and currencies that do not sum to zero"`
+	Wrong      []LedgerWrong    `json:"wrong" nullable:"false" doc:"What does not follow from use, quotes and postings; the first 100"`
+}
+
+// LedgerWrong is a lease, an account or a document that is not what follows from
+// use, quotes and postings.
+type LedgerWrong struct {
+	Subject string `json:"subject" doc:"Such as a lease's identifier or an invoice's number"`
+	What    string `json:"what"`
 }
 
 // LedgerSum is what all transfers of a currency add up to on either side.
@@ -153,7 +164,7 @@ func (c *Client) Deposit(ctx context.Context, in Deposit) (*Transfer, error) {
 	return do[Transfer](ctx, c, http.MethodPost, "/v1/operator/deposits", in)
 }
 
-// VerifyLedger computes every balance again. It is for operators.
+// VerifyLedger proves every balance, charge and invoice again. It is for operators.
 func (c *Client) VerifyLedger(ctx context.Context) (*LedgerReport, error) {
 	return do[LedgerReport](ctx, c, http.MethodGet, "/v1/operator/ledger/verify", nil)
 }

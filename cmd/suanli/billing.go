@@ -133,7 +133,7 @@ func depositCommand() *cobra.Command {
 func ledgerCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "ledger", Short: tr("Check the books (operator)")}
 	cmd.AddCommand(&cobra.Command{
-		Use: "verify", Short: tr("Compute every balance again from its transfers"), Args: cobra.NoArgs,
+		Use: "verify", Short: tr("Prove every balance, charge and invoice from use, quotes and postings"), Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := client(cmd)
 			if err != nil {
@@ -154,10 +154,13 @@ func ledgerCommand() *cobra.Command {
 				for _, m := range r.Mismatches {
 					say(cmd, "wrong: %s %s: %s", m.Path, m.Currency, m.What)
 				}
-				say(cmd, "%d accounts, %d transfers", r.Accounts, r.Transfers)
+				for _, x := range r.Wrong {
+					say(cmd, "wrong: %s: %s", x.Subject, x.What)
+				}
+				say(cmd, "%d accounts, %d transfers, %d leases, %d charges, %d invoices and credit notes", r.Accounts, r.Transfers, r.Leases, r.Charges, r.Invoices)
 			}
 			if !r.OK {
-				return errors.New(tr("the books do not balance"))
+				return errors.New(tr("the books are not right"))
 			}
 			return nil
 		},

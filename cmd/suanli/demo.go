@@ -150,7 +150,7 @@ func (d *demo) run(ctx context.Context, email, passwordFile string) error {
 		return err
 	}
 	if !books.OK {
-		return errors.New(tr("the books do not balance"))
+		return errors.New(tr("the books are not right"))
 	}
 	say(d.cmd, "The books balance: %d transfers in %d accounts sum to zero.", books.Transfers, books.Accounts)
 

@@ -87,10 +87,14 @@ func (s *Service) insertCharge(ctx context.Context, tx *store.Tx, a *accountRow,
 	if l.simulated {
 		simulated = 1
 	}
-	if _, err := tx.Exec(ctx, `INSERT INTO billing_charges (id, lease_id, account_id, provider_id, meter, currency, amount, provider, commission, simulated, from_at, to_at, posted_at)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+	booked, err := s.bookedAt(ctx, tx, a.id, to)
+	if err != nil {
+		return 0, 0, err
+	}
+	if _, err := tx.Exec(ctx, `INSERT INTO billing_charges (id, lease_id, account_id, provider_id, meter, currency, amount, provider, commission, simulated, from_at, to_at, posted_at, booked_at)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
 		ident.New(ident.Charge), l.id, l.accountID, l.providerID, string(m), string(a.currency), int64(due-l.posted[m]), int64(p), int64(c), simulated,
-		store.Micros(from), store.Micros(to), store.Micros(s.cfg.Clock())); err != nil {
+		store.Micros(from), store.Micros(to), store.Micros(s.cfg.Clock()), store.Micros(booked)); err != nil {
 		return 0, 0, err
 	}
 	l.posted[m] = due

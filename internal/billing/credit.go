@@ -19,8 +19,8 @@ import (
 
 // The codes of what is given back.
 const (
-	CodeCredit = "credit" // by a credit note, to the wallet
-	CodeRefund = "refund" // out of the wallet, to where the money came from
+	CodeCredit   = "credit"    // by a credit note, to the wallet
+	CodePaidBack = "paid_back" // out of the wallet, to where the money came from
 )
 
 // CreditNote takes back a part of an invoice. The invoice stays as it is.
@@ -169,7 +169,7 @@ func (s *Service) credit(ctx context.Context, tx *store.Tx, p account.Principal,
 		return CreditNote{}, err
 	}
 	if c.Refund && note.Total > 0 {
-		if err := s.cfg.Ledger.Post(ctx, tx, s.transfer(a, ledger.Wallet(a.id), ledger.Deposits, note.Total, CodeRefund, note.ID, now)); err != nil {
+		if err := s.cfg.Ledger.Post(ctx, tx, s.transfer(a, ledger.Wallet(a.id), ledger.Deposits, note.Total, CodePaidBack, note.ID, now)); err != nil {
 			return CreditNote{}, err
 		}
 		if err := a.save(ctx, tx); err != nil {
@@ -317,7 +317,7 @@ func (s *Service) Refund(ctx context.Context, p account.Principal, accountID str
 	sum := sha256.Sum256([]byte(key))
 	t := ledger.Transfer{
 		ID: ident.New(ident.Transfer), Key: "refund:" + accountID + ":" + hex.EncodeToString(sum[:]), Debit: ledger.Wallet(accountID), Credit: ledger.Deposits,
-		Amount: amount, Currency: currency, Code: CodeRefund, Reference: reference, EffectiveAt: now,
+		Amount: amount, Currency: currency, Code: CodePaidBack, Reference: reference, EffectiveAt: now,
 	}
 	var posted ledger.Transfer
 	err = s.cfg.DB.Update(ctx, func(ctx context.Context, tx *store.Tx) error {

@@ -115,8 +115,3 @@ func (s *Service) Earnings(ctx context.Context, providerID string) ([]Earning, e
 	}
 	return out, nil
 }
-
-// VerifyLedger computes every balance again from its transfers.
-func (s *Service) VerifyLedger(ctx context.Context) (ledger.Report, error) {
-	return s.cfg.Ledger.Verify(ctx)
-}

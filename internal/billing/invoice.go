@@ -148,7 +148,7 @@ func (s *Service) invoice(ctx context.Context, tx *store.Tx, a *accountRow, p pe
 // own.
 func (s *Service) invoiceLines(ctx context.Context, tx *store.Tx, a *accountRow, p period) ([]InvoiceLine, error) {
 	rows, err := tx.Query(ctx, `SELECT lease_id, meter, provider_id, MAX(simulated), MIN(from_at), MAX(to_at), CAST(SUM(amount) AS BIGINT), CAST(SUM(provider) AS BIGINT)
-		FROM billing_charges WHERE account_id = ? AND to_at > ? AND to_at <= ? GROUP BY lease_id, meter, provider_id ORDER BY lease_id, meter, provider_id`,
+		FROM billing_charges WHERE account_id = ? AND booked_at > ? AND booked_at <= ? GROUP BY lease_id, meter, provider_id ORDER BY lease_id, meter, provider_id`,
 		a.id, store.Micros(p.start), store.Micros(p.end))
 	if err != nil {
 		return nil, fmt.Errorf("charges of a month: %w", err)
@@ -201,10 +201,10 @@ func (s *Service) learnedLate(ctx context.Context, tx *store.Tx, l InvoiceLine, 
 	if err != nil {
 		return 0, err
 	}
-	if !row.begun.Before(until) {
-		return 0, nil
+	if !row.begun.Before(until) || row.monthly != nil {
+		return 0, nil // months in advance are booked when they are paid
 	}
-	due, err := pricing.Due(row.quote, s.usage(row, until))
+	due, err := row.rated(s.usage(row, until))
 	if err != nil {
 		return 0, fmt.Errorf("due for lease %s: %w", l.LeaseID, err)
 	}

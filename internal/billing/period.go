@@ -10,8 +10,8 @@ import (
 	"suanli.dev/internal/store"
 )
 
-// period is an account's month that is not closed. All charges whose end is after
-// its start and not after its end are on its invoice.
+// period is an account's month that is not closed. All charges that are booked
+// after its start and not after its end are on its invoice.
 type period struct{ start, end time.Time }
 
 // shortestPeriod keeps a change of time zone from making a month of hours: a
@@ -36,6 +36,13 @@ func (s *Service) openPeriod(ctx context.Context, tx *store.Tx, accountID string
 		return period{}, fmt.Errorf("open month of %s: %w", accountID, err)
 	}
 	return period{store.Time(start), store.Time(end)}, nil
+}
+
+// bookedAt returns when a charge for use up to a moment counts: at that moment,
+// what is paid in advance now, and nothing in a month that is closed.
+func (s *Service) bookedAt(ctx context.Context, tx *store.Tx, accountID string, to time.Time) (time.Time, error) {
+	p, err := s.openPeriod(ctx, tx, accountID)
+	return latest(earliest(to, s.cfg.Clock()), p.start.Add(time.Microsecond)), err
 }
 
 // charge posts what is due for a lease and not posted, cut at the end of the
@@ -146,7 +153,7 @@ func (s *Service) openFirst(ctx context.Context, accountID string, now time.Time
 			return err
 		}
 		var first int64
-		if err := tx.QueryRow(ctx, `SELECT COALESCE(MIN(to_at), 0) FROM billing_charges WHERE account_id = ?`, accountID).Scan(&first); err != nil {
+		if err := tx.QueryRow(ctx, `SELECT COALESCE(MIN(booked_at), 0) FROM billing_charges WHERE account_id = ?`, accountID).Scan(&first); err != nil {
 			return err
 		}
 		at := now

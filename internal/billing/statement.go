@@ -37,7 +37,7 @@ func (s *Service) state(ctx context.Context, tx *store.Tx, a *accountRow, p peri
 	if st.Paid, _, err = s.cfg.Ledger.Flow(ctx, tx, ledger.Wallet(a.id), a.currency, CodeDeposit, p.end); err != nil {
 		return err
 	}
-	if _, st.Refunded, err = s.cfg.Ledger.Flow(ctx, tx, ledger.Wallet(a.id), a.currency, CodeRefund, p.end); err != nil {
+	if _, st.Refunded, err = s.cfg.Ledger.Flow(ctx, tx, ledger.Wallet(a.id), a.currency, CodePaidBack, p.end); err != nil {
 		return err
 	}
 	if err = tx.QueryRow(ctx, `SELECT CAST(COALESCE(SUM(total), 0) AS BIGINT) FROM billing_credits WHERE account_id = ? AND issued_at < ?`,

@@ -235,12 +235,12 @@ func (w *world) wantBalance(path, want string) {
 // right checks all that must hold of the books at any time.
 func (w *world) right() {
 	w.t.Helper()
-	r, err := w.books.Verify(w.ctx)
+	r, err := w.VerifyLedger(w.ctx)
 	if err != nil {
 		w.t.Fatal(err)
 	}
 	if !r.OK() {
-		w.t.Fatalf("the books are wrong: %+v", r.Faults)
+		w.t.Fatalf("the books are wrong: %+v, %+v", r.Faults, r.Wrong)
 	}
 }
 

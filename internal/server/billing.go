@@ -68,7 +68,7 @@ func (a *API) registerBilling() {
 		return &body[api.Transfer]{transferJSON(t)}, nil
 	})
 	register(a, operation{
-		ID: "verifyLedger", Method: http.MethodGet, Path: "/v1/operator/ledger/verify", Summary: "Compute every balance again from its transfers", Tag: tagBilling, Action: account.Operate,
+		ID: "verifyLedger", Method: http.MethodGet, Path: "/v1/operator/ledger/verify", Summary: "Prove every balance, charge and invoice from use, quotes and postings", Tag: tagBilling, Action: account.Operate,
 	}, a.verifyLedger)
 	a.registerInvoices()
 }
@@ -112,12 +112,16 @@ func (a *API) verifyLedger(ctx context.Context, _ account.Principal, _ *none) (*
 	if err != nil {
 		return nil, err
 	}
-	out := api.LedgerReport{OK: r.OK(), Accounts: r.Accounts, Transfers: r.Transfers, Sums: []api.LedgerSum{}, Mismatches: []api.LedgerMismatch{}}
+	out := api.LedgerReport{OK: r.OK(), Accounts: r.Accounts, Transfers: r.Transfers, Leases: r.Leases, Charges: r.Charges, Invoices: r.Invoices,
+		Sums: []api.LedgerSum{}, Mismatches: []api.LedgerMismatch{}, Wrong: []api.LedgerWrong{}}
 	for _, s := range r.Sums {
 		out.Sums = append(out.Sums, api.LedgerSum{Currency: string(s.Currency), Debits: s.Debits, Credits: s.Credits})
 	}
 	for _, m := range r.Faults {
 		out.Mismatches = append(out.Mismatches, api.LedgerMismatch{Path: m.Path, Currency: string(m.Currency), What: m.What})
+	}
+	for _, x := range r.Wrong {
+		out.Wrong = append(out.Wrong, api.LedgerWrong{Subject: x.Subject, What: x.What})
 	}
 	return &body[api.LedgerReport]{out}, nil
 }

@@ -199,7 +199,7 @@ func TestACreditNoteThatIsSentTwiceIsMadeOnce(t *testing.T) {
 		t.Errorf("%+v, %v", b, err)
 	}
 	r, err := w.operator.client.Refund(t.Context(), api.Deposit{AccountID: w.ada.AccountID, Amount: 7_000_000, Reference: "bank 9"})
-	if err != nil || r.Code != "refund" {
+	if err != nil || r.Code != "paid_back" {
 		t.Errorf("%+v, %v", r, err)
 	}
 	w.send(http.MethodPost, "/v1/operator/refunds", w.operator.token, api.Deposit{AccountID: w.ada.AccountID, Amount: 7_000_000}).want(t, 402, "insufficient_balance")

@@ -78,10 +78,14 @@ CREATE TABLE billing_profiles (
     tax_number   TEXT NOT NULL,
     jurisdiction TEXT NOT NULL
 );
-CREATE INDEX billing_charges_period ON billing_charges (account_id, to_at);
+-- When a charge counts; it is on the invoice of that month.
+ALTER TABLE billing_charges ADD COLUMN booked_at BIGINT NOT NULL DEFAULT 0;
+UPDATE billing_charges SET booked_at = CASE WHEN to_at < posted_at THEN to_at ELSE posted_at END;
+CREATE INDEX billing_charges_period ON billing_charges (account_id, booked_at);
 
 -- +goose Down
 DROP INDEX billing_charges_period;
+ALTER TABLE billing_charges DROP COLUMN booked_at;
 DROP TABLE billing_profiles;
 DROP TABLE billing_credits;
 DROP TABLE billing_invoice_lines;
