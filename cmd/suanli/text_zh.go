@@ -278,6 +278,27 @@ var zhTexts = map[string]string{
 	"%d accounts, %d transfers":                             "%d 个账户，%d 笔转账",
 	"the books do not balance":                              "账本不平",
 
+	// Earning.
+	"Show what your hosts earned, and how much of the time they were rented": "显示您的主机收入，以及出租时间所占比例",
+	"host, gpu or day": "按 host（主机）、gpu 或 day（日）",
+	"first day, such as 2026-03-01, by your account's time zone (default: the first of this month)": "第一天，例如 2026-03-01，按账户时区（默认：本月 1 日）",
+	"the day after the last one (default: tomorrow)":                                                "最后一天的次日（默认：明天）",
+	"From %s until before %s (%s)":                                                                  "自 %s 起，至 %s 前（%s）",
+	"OF":                                                                                            "项目",
+	"RENTED":                                                                                        "已出租",
+	"ON THE MARKET":                                                                                 "在市时长",
+	"OCCUPANCY":                                                                                     "出租率",
+	"COMMISSION":                                                                                    "佣金",
+	"EARNED":                                                                                        "所得",
+	"(no GPU)":                                                                                      "（非 GPU）",
+	"Show your balance as a provider over a month, line by line": "逐项显示您作为主机提供者某月的余额变动",
+	"%s until before %s (%s), %s":                                "%s 起，至 %s 前（%s），%s",
+	"KIND":                                                       "种类",
+	"ABOUT":                                                      "关于",
+	"opening balance":                                            "期初余额",
+	"closing balance":                                            "期末余额",
+	"such as 2026-03 (default: this month, so far)": "例如 2026-03（默认：本月至今）",
+
 	// Operating a cloud.
 	"Run a whole cloud on this machine: control plane, gateway and agent": "在本机运行整个云：控制面、网关和 agent",
 	"Run the control plane and the gateway, without an agent":             "运行控制面和网关，不运行 agent",

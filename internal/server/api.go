@@ -19,6 +19,7 @@ import (
 	"suanli.dev/internal/account"
 	"suanli.dev/internal/billing"
 	"suanli.dev/internal/catalog"
+	"suanli.dev/internal/earning"
 	"suanli.dev/internal/fleet"
 	"suanli.dev/internal/lease"
 	"suanli.dev/internal/ratelimit"
@@ -36,6 +37,7 @@ type Services struct {
 	Fleet    *fleet.Service
 	Billing  *billing.Service
 	Leases   *lease.Service
+	Earnings *earning.Service
 	Entrance *Entrance
 }
 
@@ -47,6 +49,7 @@ func (a *API) subjects() {
 	a.registerFleet()
 	a.registerLease()
 	a.registerBilling()
+	a.registerEarning()
 }
 
 // Config is what a Server needs. Accounts is the one service without which

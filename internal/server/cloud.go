@@ -25,6 +25,7 @@ import (
 	"suanli.dev/internal/bus"
 	"suanli.dev/internal/catalog"
 	"suanli.dev/internal/config"
+	"suanli.dev/internal/earning"
 	"suanli.dev/internal/fault"
 	"suanli.dev/internal/fleet"
 	"suanli.dev/internal/gateway"
@@ -42,6 +43,7 @@ type Cloud struct {
 	Billing   *billing.Service
 	Ledger    *ledger.Ledger
 	Leases    *lease.Service
+	Earnings  *earning.Service
 	Authority *gateway.Authority
 	Tunnels   *gateway.Tunnels
 	DB        *store.DB
@@ -189,11 +191,17 @@ func (c *Cloud) openServices(ctx context.Context, secret []byte) error {
 	if err != nil {
 		return err
 	}
+	c.Earnings, err = earning.New(earning.Config{
+		DB: c.DB, Clock: c.clock, Ledger: c.Ledger, Money: c.Billing, Hosts: c.Fleet, Leases: c.Leases, ZoneOf: c.zoneOf,
+	})
+	if err != nil {
+		return err
+	}
 	metrics := prometheus.NewRegistry()
 	metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	entrance := &Entrance{SSHAddress: c.sshIn.Addr().String(), SSHHostKey: strings.TrimSpace(sshLine(c.Authority)), AppURL: c.appURL, Open: c.openStream}
 	c.http = New(Config{
-		Services: Services{Accounts: c.Accounts, Catalog: cat, Fleet: c.Fleet, Billing: c.Billing, Leases: c.Leases, Entrance: entrance},
+		Services: Services{Accounts: c.Accounts, Catalog: cat, Fleet: c.Fleet, Billing: c.Billing, Leases: c.Leases, Earnings: c.Earnings, Entrance: entrance},
 		DB:       c.DB, Log: log, Version: c.version, PublicURL: cfg.APIURL(), Metrics: metrics, Tracing: c.tracing,
 	})
 	for _, m := range []interface{ Migrate(context.Context) error }{c.Accounts, c.Ledger, c.Fleet, c.Billing, c.Leases, c.http} {
@@ -208,6 +216,15 @@ func (c *Cloud) openServices(ctx context.Context, secret []byte) error {
 		return err
 	}
 	return registerGauges(metrics, c)
+}
+
+// zoneOf returns an account's time zone.
+func (c *Cloud) zoneOf(ctx context.Context, accountID string) (string, error) {
+	a, err := c.Accounts.Account(ctx, accountID)
+	if err != nil {
+		return "", err
+	}
+	return a.TimeZone, nil
 }
 
 // sendCommand sends a command to a host over the bus.

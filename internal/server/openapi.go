@@ -13,6 +13,7 @@ import (
 	"suanli.dev/internal/account"
 	"suanli.dev/internal/billing"
 	"suanli.dev/internal/catalog"
+	"suanli.dev/internal/earning"
 	"suanli.dev/internal/fleet"
 	"suanli.dev/internal/lease"
 )
@@ -37,7 +38,7 @@ func Document(version string) ([]byte, error) {
 // calls none.
 func everything() Services {
 	return Services{
-		Accounts: &account.Service{}, Catalog: &catalog.Catalog{}, Fleet: &fleet.Service{}, Billing: &billing.Service{},
+		Accounts: &account.Service{}, Catalog: &catalog.Catalog{}, Fleet: &fleet.Service{}, Billing: &billing.Service{}, Earnings: &earning.Service{},
 		Leases: &lease.Service{}, Entrance: &Entrance{},
 	}
 }

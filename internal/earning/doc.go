@@ -1,0 +1,12 @@
+// Package earning is a provider's side of the books: what its hosts earned by
+// host, GPU and day, how much of the time they were rented, statements by month,
+// and payouts.
+//
+// What was charged is billing's, who had which GPU when is fleet's, and where a
+// lease was is lease's; earning divides the one by the others and keeps nothing of
+// it. Each charge is divided by the calendar days of its provider's zone first and
+// then by GPUs, always in the same way, so that the parts of any time add up, and
+// are the same whichever time is asked for.
+//
+// It imports billing, fleet, lease and pricing for their values, and money.
+package earning
