@@ -87,3 +87,83 @@ func (c *Client) ProviderStatements(ctx context.Context, month string) ([]Provid
 	}
 	return collect(all[ProviderStatement](ctx, c, "/v1/earnings/statements", v))
 }
+
+// Payable is what a provider has earned with real hardware in one currency. Held,
+// Available, Reserved and Paid less Owed are Earned.
+type Payable struct {
+	Currency  string     `json:"currency"`
+	Earned    Amount     `json:"earned"`
+	Held      Amount     `json:"held" doc:"Younger than the holding period"`
+	Available Amount     `json:"available" doc:"Can be paid out now"`
+	Reserved  Amount     `json:"reserved" doc:"Kept back by the operator's rule"`
+	Owed      Amount     `json:"owed" doc:"Taken back after it was paid out; comes out of what is earned next"`
+	Paid      Amount     `json:"paid" doc:"Paid out or on its way"`
+	NextAt    *time.Time `json:"next_at,omitempty" doc:"When something that is held becomes available"`
+}
+
+// Payout is one payment to a provider.
+type Payout struct {
+	ID        string    `json:"id"`
+	AccountID string    `json:"account_id"`
+	Currency  string    `json:"currency"`
+	Amount    Amount    `json:"amount"`
+	Batch     string    `json:"batch"`
+	State     string    `json:"state" enum:"requested,approved,paid,failed,declined,returned"`
+	Reference string    `json:"reference,omitempty" doc:"The bank's, of the payment"`
+	Reason    string    `json:"reason,omitempty" doc:"Why it failed, was declined or came back"`
+	CreatedAt time.Time `json:"created_at"`
+	ChangedAt time.Time `json:"changed_at"`
+}
+
+// CreatePayouts asks for a batch of payouts.
+type CreatePayouts struct {
+	Batch      string   `json:"batch" maxLength:"64" doc:"Name of the batch; a provider is in it once" example:"2026-03"`
+	Currency   string   `json:"currency,omitempty" enum:"USD,CNY" doc:"Absent: all"`
+	AccountIDs []string `json:"account_ids,omitempty" maxItems:"1000" doc:"Only these providers"`
+	Minimum    Amount   `json:"minimum,omitempty" doc:"Less is left for another batch"`
+}
+
+// MarkPayout says what happened to a payout.
+type MarkPayout struct {
+	Event     string `json:"event" enum:"approve,pay,fail,decline,return"`
+	Reference string `json:"reference,omitempty" maxLength:"200" doc:"The bank's, of the payment; needed to pay"`
+	Reason    string `json:"reason,omitempty" maxLength:"500"`
+}
+
+// Payables returns what can be paid out to the caller's account, by currency.
+func (c *Client) Payables(ctx context.Context) ([]Payable, error) {
+	return collect(all[Payable](ctx, c, "/v1/earnings/payable", nil))
+}
+
+// Payouts returns payouts to the caller's account, newest first; state narrows to
+// one state if it is not empty.
+func (c *Client) Payouts(ctx context.Context, state string) ([]Payout, error) {
+	return collect(all[Payout](ctx, c, "/v1/payouts", inState(state)))
+}
+
+// AllPayouts returns payouts to all providers. It is for operators.
+func (c *Client) AllPayouts(ctx context.Context, state string) ([]Payout, error) {
+	return collect(all[Payout](ctx, c, "/v1/operator/payouts", inState(state)))
+}
+
+func inState(state string) url.Values {
+	v := url.Values{}
+	if state != "" {
+		v.Set("state", state)
+	}
+	return v
+}
+
+// CreatePayouts requests payouts and returns all of the batch. It is for operators.
+func (c *Client) CreatePayouts(ctx context.Context, in CreatePayouts) ([]Payout, error) {
+	p, err := do[Page[Payout]](ctx, c, http.MethodPost, "/v1/operator/payouts", in)
+	if err != nil {
+		return nil, err
+	}
+	return p.Items, nil
+}
+
+// MarkPayout says what happened to a payout. It is for operators.
+func (c *Client) MarkPayout(ctx context.Context, id string, in MarkPayout) (*Payout, error) {
+	return do[Payout](ctx, c, http.MethodPost, "/v1/operator/payouts/"+url.PathEscape(id)+"/mark", in)
+}

@@ -154,7 +154,7 @@ func newRoot() *cobra.Command {
 	add("rent", searchCommand(), quoteCommand(), rentCommand(), psCommand(), showCommand(), stopCommand(), startCommand(),
 		restartCommand(), endCommand(), setCommand(), historyCommand(), templatesCommand(), modelsCommand(), regionsCommand())
 	add("enter", sshCommand(), execCommand(), logsCommand(), cpCommand(), forwardCommand(), topCommand(), openCommand())
-	add("host", hostCommand(), agentCommand(), earningsCommand())
+	add("host", hostCommand(), agentCommand(), earningsCommand(), payoutCommand())
 	add("account", loginCommand(), logoutCommand(), accountCommand(), keyCommand(), balanceCommand(), billCommand())
 	add("operate", upCommand(), serverCommand(), gatewayCommand(), configCommand(), doctorCommand(), backupCommand(), restoreCommand(),
 		ledgerCommand(), depositCommand(), imageCommand(), openapiCommand(), demoCommand())

@@ -57,6 +57,15 @@ var words = map[string][2]string{
 	"GiB·s":                  {"GiB·s", "GiB·秒"},
 	"GiB-month":              {"GiB-month", "GiB·月"},
 	"tax":                    {"tax", "税费"},
+	"requested":              {"requested", "已申请"},
+	"approved":               {"approved", "已批准"},
+	"paid":                   {"paid", "已支付"},
+	"declined":               {"declined", "已拒绝"},
+	"returned":               {"returned", "已退回"},
+	"charge":                 {"charge", "收费"},
+	"correction":             {"correction", "更正"},
+	"payout":                 {"payout", "付款"},
+	"payout_return":          {"payout returned", "付款退回"},
 	"egress_beyond_estimate": {"egress beyond the estimate", "超出预估的出站流量"},
 }
 

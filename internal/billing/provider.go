@@ -107,3 +107,33 @@ func (s *Service) RealEarnings(ctx context.Context, tx *store.Tx, providerID str
 	}
 	return out, nil
 }
+
+// Payee is a provider that has earned with real hardware, in one currency.
+type Payee struct {
+	AccountID string
+	Currency  money.Currency
+}
+
+// Payees lists who has earned with real hardware, by account and currency.
+func (s *Service) Payees(ctx context.Context) ([]Payee, error) {
+	var out []Payee
+	err := s.cfg.DB.View(ctx, func(ctx context.Context, tx *store.Tx) error {
+		rows, err := tx.Query(ctx, `SELECT DISTINCT provider_id, currency FROM billing_charges WHERE simulated = 0 ORDER BY provider_id, currency`)
+		if err != nil {
+			return err
+		}
+		defer rows.Close()
+		for rows.Next() {
+			var p Payee
+			if err := rows.Scan(&p.AccountID, &p.Currency); err != nil {
+				return err
+			}
+			out = append(out, p)
+		}
+		return rows.Err()
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list payees: %w", err)
+	}
+	return out, nil
+}

@@ -49,6 +49,8 @@ type Config struct {
 	MinimumSeconds        int64
 	IdleStopSeconds       int64
 	CommissionBasisPoints int64
+	PayoutHoldSeconds     int64
+	PayoutReserve         int64      // basis points
 	StoragePrice          money.Rate // per GiB-month
 	EgressPrice           money.Rate // per GB
 	CatalogDir            string
@@ -176,6 +178,8 @@ func settings() []Setting {
 		number("minimum_seconds", "60", "Shortest time that a run is charged for, in seconds.", 0, 86400, func(c *Config) *int64 { return &c.MinimumSeconds }),
 		number("idle_stop_seconds", "0", "Stop leases that nobody has used for this time, in seconds, if neither the renter nor the template says otherwise; 0: never.", 0, 366*86400, func(c *Config) *int64 { return &c.IdleStopSeconds }),
 		number("commission_basis_points", "1000", "The platform's share of a charge, in hundredths of a per cent.", 0, 10000, func(c *Config) *int64 { return &c.CommissionBasisPoints }),
+		number("payout_hold_seconds", "604800", "How long a provider's earnings are held before they can be paid out, in seconds.", 0, 366*86400, func(c *Config) *int64 { return &c.PayoutHoldSeconds }),
+		number("payout_reserve_basis_points", "0", "What of a provider's earnings is kept back for good, in hundredths of a per cent.", 0, 10000, func(c *Config) *int64 { return &c.PayoutReserve }),
 		rate("storage_price", "0.10", "Price of a GiB of disk for a month, also while stopped.", func(c *Config) *money.Rate { return &c.StoragePrice }),
 		rate("egress_price", "0.01", "Price of a GB (10^9 bytes) sent to the outside.", func(c *Config) *money.Rate { return &c.EgressPrice }),
 		text("catalog_dir", "", "Folder with the operator's own templates and regions.", func(c *Config) *string { return &c.CatalogDir }, optional(folder)),

@@ -247,3 +247,9 @@ func TestAStatementAddsUpAndAMonthThatIsOverStays(t *testing.T) {
 		t.Error("a month without a number is taken")
 	}
 }
+
+func (f facts) RealEarnings(context.Context, *store.Tx, string, money.Currency, time.Time, time.Time) ([]pricing.Earning, error) {
+	return nil, nil
+}
+
+func (f facts) Payees(context.Context) ([]billing.Payee, error) { return nil, nil }

@@ -8,5 +8,9 @@
 // then by GPUs, always in the same way, so that the parts of any time add up, and
 // are the same whichever time is asked for.
 //
-// It imports billing, fleet, lease and pricing for their values, and money.
+// A payout sets its amount aside when it is requested, in the transaction that
+// makes it and under a lock of its provider, so that nothing is paid twice. What
+// simulated hardware earns is never paid out.
+//
+// It imports account (for who asks), ledger and store for payouts, billing, fleet, lease and pricing for their values, and money.
 package earning

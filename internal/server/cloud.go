@@ -32,6 +32,7 @@ import (
 	"suanli.dev/internal/lease"
 	"suanli.dev/internal/ledger"
 	"suanli.dev/internal/money"
+	"suanli.dev/internal/pricing"
 	"suanli.dev/internal/protocol"
 	"suanli.dev/internal/store"
 )
@@ -192,7 +193,8 @@ func (c *Cloud) openServices(ctx context.Context, secret []byte) error {
 		return err
 	}
 	c.Earnings, err = earning.New(earning.Config{
-		DB: c.DB, Clock: c.clock, Ledger: c.Ledger, Money: c.Billing, Hosts: c.Fleet, Leases: c.Leases, ZoneOf: c.zoneOf,
+		DB: c.DB, Clock: c.clock, Ledger: c.Ledger, Money: c.Billing, Hosts: c.Fleet, Leases: c.Leases, ZoneOf: c.zoneOf, Audit: c.Accounts.Audit,
+		Rule: pricing.Payouts{HoldSeconds: cfg.PayoutHoldSeconds, ReserveBasisPoints: cfg.PayoutReserve},
 	})
 	if err != nil {
 		return err
@@ -204,7 +206,7 @@ func (c *Cloud) openServices(ctx context.Context, secret []byte) error {
 		Services: Services{Accounts: c.Accounts, Catalog: cat, Fleet: c.Fleet, Billing: c.Billing, Leases: c.Leases, Earnings: c.Earnings, Entrance: entrance},
 		DB:       c.DB, Log: log, Version: c.version, PublicURL: cfg.APIURL(), Metrics: metrics, Tracing: c.tracing,
 	})
-	for _, m := range []interface{ Migrate(context.Context) error }{c.Accounts, c.Ledger, c.Fleet, c.Billing, c.Leases, c.http} {
+	for _, m := range []interface{ Migrate(context.Context) error }{c.Accounts, c.Ledger, c.Fleet, c.Billing, c.Leases, c.Earnings, c.http} {
 		if err := m.Migrate(ctx); err != nil {
 			return err
 		}

@@ -8,6 +8,7 @@ import (
 	"suanli.dev/api"
 	"suanli.dev/internal/earning"
 	"suanli.dev/internal/ledger"
+	"suanli.dev/internal/pricing"
 	"suanli.dev/internal/protocol"
 )
 
@@ -29,7 +30,11 @@ func withEarnings(w *world, c *Config) {
 			a, err := w.accounts.Account(ctx, id)
 			return a.TimeZone, err
 		},
+		Audit: w.accounts.Audit, Rule: pricing.Payouts{HoldSeconds: 3600},
 	})
+	if err == nil {
+		err = c.Earnings.Migrate(w.t.Context())
+	}
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -88,4 +93,47 @@ func TestAProviderReadsWhatEachHostAndGPUEarned(t *testing.T) {
 	w.send("GET", "/v1/earnings/breakdown?by=week", w.ada.token, nil).want(t, 422, "invalid_request")
 	w.send("GET", "/v1/earnings/breakdown?from=never", w.ada.token, nil).want(t, 422, "bad_period")
 	w.send("GET", "/v1/earnings/statements?month=never", w.ada.token, nil).want(t, 422, "bad_month")
+}
+
+func TestAPayoutIsMadeOfWhatIsPastItsHoldingPeriod(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	ctx := t.Context()
+	w.deposit(w.ada, "100")
+	w.ranFor(w.ada, time.Hour)
+	in := api.CreatePayouts{Batch: "2026-03"}
+	if list, err := w.operator.client.CreatePayouts(ctx, in); err != nil || len(list) != 0 {
+		t.Fatalf("what was just earned is paid out: %+v, %v", list, err)
+	}
+	w.clock.Advance(time.Hour)
+	have, err := w.operator.client.Payables(ctx)
+	if err != nil || len(have) != 1 || have[0].Available == 0 || have[0].Held != 0 {
+		t.Fatalf("payable %+v, %v", have, err)
+	}
+	list, err := w.operator.client.CreatePayouts(ctx, in)
+	if err != nil || len(list) != 1 || list[0].State != "requested" || list[0].Amount > have[0].Available {
+		t.Fatalf("payouts %+v, %v", list, err)
+	}
+	id := list[0].ID
+	if again, err := w.operator.client.CreatePayouts(ctx, in); err != nil || len(again) != 1 || again[0].ID != id {
+		t.Errorf("the same batch again: %+v, %v", again, err)
+	}
+	w.send("POST", "/v1/operator/payouts/"+id+"/mark", w.operator.token, api.MarkPayout{Event: "pay", Reference: "b"}).want(t, 409, "payout_state")
+	w.send("POST", "/v1/operator/payouts/"+id+"/mark", w.operator.token, api.MarkPayout{Event: "approve"}).want(t, 200, "")
+	w.send("POST", "/v1/operator/payouts/"+id+"/mark", w.operator.token, api.MarkPayout{Event: "pay"}).want(t, 422, "reference_missing")
+	p, err := w.operator.client.MarkPayout(ctx, id, api.MarkPayout{Event: "pay", Reference: "bank 7"})
+	if err != nil || p.State != "paid" || p.Reference != "bank 7" {
+		t.Errorf("%+v, %v", p, err)
+	}
+	if own, err := w.operator.client.Payouts(ctx, "paid"); err != nil || len(own) != 1 {
+		t.Errorf("own payouts %+v, %v", own, err)
+	}
+	if others, err := w.eve.client.Payouts(ctx, ""); err != nil || len(others) != 0 {
+		t.Errorf("another sees %+v, %v", others, err)
+	}
+	if all, err := w.operator.client.AllPayouts(ctx, ""); err != nil || len(all) != 1 {
+		t.Errorf("all payouts %+v, %v", all, err)
+	}
+	w.send("POST", "/v1/operator/payouts/po-none/mark", w.operator.token, api.MarkPayout{Event: "approve"}).want(t, 404, "payout_not_found")
+	w.send("GET", "/v1/payouts?state=lost", w.ada.token, nil).want(t, 422, "invalid_request")
 }
