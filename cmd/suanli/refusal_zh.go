@@ -54,6 +54,7 @@ var zhCodes = map[string]string{
 	"bad_period":        "起止日期不正确",
 	"bad_month":         "月份不正确",
 	"batch_invalid":     "批次名称不正确",
+	"outage_not_found":  "没有这次中断",
 	"payout_not_found":  "没有这笔付款",
 	"payout_state":      "该付款目前的状态不允许此操作",
 	"reference_missing": "请给出银行的付款流水号",

@@ -322,6 +322,26 @@ var zhTexts = map[string]string{
 	"BATCH":                                                                                   "批次",
 	"REFERENCE":                                                                               "凭据",
 
+	// Service levels.
+	"Availability of leases, and what bad months give back":                     "租约的可用性，以及不达标月份的退还",
+	"List closed months of leases that had outages":                             "列出有过中断的租约的已结月份",
+	"Show a lease's availability in a month, with the evidence":                 "显示租约某月的可用性及证据",
+	"Confirm an outage that only a probe inside of the instance saw (operator)": "确认只有实例内探测看到的中断（运营者）",
+	"what was seen, for the audit log":                                          "所见情况，写入审计日志",
+	"Lease %s%s in %s (%s): %s available, down for %s":                          "租约 %s%s，%s（%s）：可用性 %s，中断 %s",
+	"yes":                            "是",
+	"no: announced maintenance":      "否：已预告的维护",
+	"no: not corroborated":           "否：没有佐证",
+	"Given back: %s of %s %s, at %s": "已退还：%s（该月费用 %s %s），于 %s",
+	"To be given back as it stands: %s of %s %s, at %s": "按目前情况将退还：%s（该月费用 %s %s），于 %s",
+	"MONTH":        "月份",
+	"LEASE":        "租约",
+	"AVAILABILITY": "可用性",
+	"DOWN":         "中断",
+	"CREDIT":       "退还",
+	"WHO SAYS SO":  "依据",
+	"COUNTS":       "是否计入",
+
 	// Operating a cloud.
 	"Run a whole cloud on this machine: control plane, gateway and agent": "在本机运行整个云：控制面、网关和 agent",
 	"Run the control plane and the gateway, without an agent":             "运行控制面和网关，不运行 agent",

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"suanli.dev/internal/ledger"
 	"suanli.dev/internal/money"
 	"suanli.dev/internal/pricing"
 	"suanli.dev/internal/store"
@@ -136,4 +137,29 @@ func (s *Service) Payees(ctx context.Context) ([]Payee, error) {
 		return nil, fmt.Errorf("list payees: %w", err)
 	}
 	return out, nil
+}
+
+// Charged returns what a lease was charged, and its provider's part of it, by
+// charges whose stretch ended after a moment and not after another.
+func (s *Service) Charged(ctx context.Context, tx *store.Tx, leaseID string, after, until time.Time) (amount, provider money.Amount, err error) {
+	err = tx.QueryRow(ctx, `SELECT CAST(COALESCE(SUM(amount), 0) AS BIGINT), CAST(COALESCE(SUM(provider), 0) AS BIGINT)
+		FROM billing_charges WHERE lease_id = ? AND to_at > ? AND to_at <= ?`, leaseID, store.Micros(after), store.Micros(until)).Scan(&amount, &provider)
+	if err != nil {
+		return 0, 0, fmt.Errorf("charges of lease %s: %w", leaseID, err)
+	}
+	return amount, provider, nil
+}
+
+// Give posts transfers to an account's wallet under the account's lock, and pays
+// its debt and fills its hold from what came in.
+func (s *Service) Give(ctx context.Context, tx *store.Tx, accountID string, currency money.Currency, transfers ...ledger.Transfer) error {
+	a, err := s.lockAccount(ctx, tx, accountID, currency)
+	if err != nil {
+		return err
+	}
+	if err := s.cfg.Ledger.Post(ctx, tx, transfers...); err != nil {
+		return err
+	}
+	s.changed(accountID)
+	return s.rebalance(ctx, tx, a, s.cfg.Clock())
 }

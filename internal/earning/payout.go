@@ -72,6 +72,13 @@ func (s *Service) payable(ctx context.Context, tx *store.Tx, providerID string, 
 	if err != nil {
 		return pricing.Payable{}, err
 	}
+	if s.cfg.Taken != nil {
+		taken, err := s.cfg.Taken(ctx, tx, providerID, currency)
+		if err != nil {
+			return pricing.Payable{}, err
+		}
+		earnings = append(earnings, taken...)
+	}
 	var paid money.Amount
 	if err := tx.QueryRow(ctx, `SELECT CAST(COALESCE(SUM(amount), 0) AS BIGINT) FROM earning_payouts WHERE account_id = ? AND currency = ? AND state NOT IN (?, ?)`,
 		providerID, string(currency), string(Declined), string(Returned)).Scan(&paid); err != nil {

@@ -46,6 +46,9 @@ type Config struct {
 	ZoneOf func(ctx context.Context, accountID string) (string, error)
 	// Audit records a write within its transaction.
 	Audit func(ctx context.Context, tx *store.Tx, p account.Principal, action, subject string, detail any) error
+	// Taken returns what was taken from a provider for its hosts' faults, less than
+	// 0; nil: nothing is.
+	Taken func(ctx context.Context, tx *store.Tx, providerID string, currency money.Currency) ([]pricing.Earning, error)
 	// Rule says how long earnings are held and what of them stays in reserve.
 	Rule pricing.Payouts
 }

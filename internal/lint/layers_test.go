@@ -57,6 +57,7 @@ var layers = map[string]rule{
 	"internal/billing": {layer: service, never: []string{"internal/fleet", "internal/lease", "internal/catalog", "internal/protocol"}},
 	"internal/lease":   {layer: service, never: []string{"internal/ledger"}},
 	"internal/earning": {layer: service},
+	"internal/sla":     {layer: service},
 
 	"internal/instance": {layer: side, only: []string{"internal/protocol"}},
 

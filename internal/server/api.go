@@ -23,6 +23,7 @@ import (
 	"suanli.dev/internal/fleet"
 	"suanli.dev/internal/lease"
 	"suanli.dev/internal/ratelimit"
+	"suanli.dev/internal/sla"
 	"suanli.dev/internal/store"
 )
 
@@ -38,6 +39,7 @@ type Services struct {
 	Billing  *billing.Service
 	Leases   *lease.Service
 	Earnings *earning.Service
+	Levels   *sla.Service
 	Entrance *Entrance
 }
 
@@ -50,6 +52,7 @@ func (a *API) subjects() {
 	a.registerLease()
 	a.registerBilling()
 	a.registerEarning()
+	a.registerSLA()
 }
 
 // Config is what a Server needs. Accounts is the one service without which

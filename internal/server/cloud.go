@@ -34,6 +34,7 @@ import (
 	"suanli.dev/internal/money"
 	"suanli.dev/internal/pricing"
 	"suanli.dev/internal/protocol"
+	"suanli.dev/internal/sla"
 	"suanli.dev/internal/store"
 )
 
@@ -45,6 +46,7 @@ type Cloud struct {
 	Ledger    *ledger.Ledger
 	Leases    *lease.Service
 	Earnings  *earning.Service
+	Levels    *sla.Service
 	Authority *gateway.Authority
 	Tunnels   *gateway.Tunnels
 	DB        *store.DB
@@ -192,8 +194,16 @@ func (c *Cloud) openServices(ctx context.Context, secret []byte) error {
 	if err != nil {
 		return err
 	}
+	promise, penalty := levels(cfg)
+	c.Levels, err = sla.New(sla.Config{
+		DB: c.DB, Clock: c.clock, Ledger: c.Ledger, Money: c.Billing, Leases: c.Leases, Hosts: c.Fleet, Audit: c.Accounts.Audit,
+		Promise: promise, Penalty: penalty, Log: log,
+	})
+	if err != nil {
+		return err
+	}
 	c.Earnings, err = earning.New(earning.Config{
-		DB: c.DB, Clock: c.clock, Ledger: c.Ledger, Money: c.Billing, Hosts: c.Fleet, Leases: c.Leases, ZoneOf: c.zoneOf, Audit: c.Accounts.Audit,
+		DB: c.DB, Clock: c.clock, Ledger: c.Ledger, Money: c.Billing, Hosts: c.Fleet, Leases: c.Leases, ZoneOf: c.zoneOf, Audit: c.Accounts.Audit, Taken: c.Levels.Taken,
 		Rule: pricing.Payouts{HoldSeconds: cfg.PayoutHoldSeconds, ReserveBasisPoints: cfg.PayoutReserve},
 	})
 	if err != nil {
@@ -203,10 +213,10 @@ func (c *Cloud) openServices(ctx context.Context, secret []byte) error {
 	metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	entrance := &Entrance{SSHAddress: c.sshIn.Addr().String(), SSHHostKey: strings.TrimSpace(sshLine(c.Authority)), AppURL: c.appURL, Open: c.openStream}
 	c.http = New(Config{
-		Services: Services{Accounts: c.Accounts, Catalog: cat, Fleet: c.Fleet, Billing: c.Billing, Leases: c.Leases, Earnings: c.Earnings, Entrance: entrance},
+		Services: Services{Accounts: c.Accounts, Catalog: cat, Fleet: c.Fleet, Billing: c.Billing, Leases: c.Leases, Earnings: c.Earnings, Levels: c.Levels, Entrance: entrance},
 		DB:       c.DB, Log: log, Version: c.version, PublicURL: cfg.APIURL(), Metrics: metrics, Tracing: c.tracing,
 	})
-	for _, m := range []interface{ Migrate(context.Context) error }{c.Accounts, c.Ledger, c.Fleet, c.Billing, c.Leases, c.Earnings, c.http} {
+	for _, m := range []interface{ Migrate(context.Context) error }{c.Accounts, c.Ledger, c.Fleet, c.Billing, c.Leases, c.Earnings, c.Levels, c.http} {
 		if err := m.Migrate(ctx); err != nil {
 			return err
 		}
@@ -218,6 +228,19 @@ func (c *Cloud) openServices(ctx context.Context, secret []byte) error {
 		return err
 	}
 	return registerGauges(metrics, c)
+}
+
+// levels are the operator's promise to renters and rule for hosts' faults.
+func levels(cfg *config.Config) (pricing.Promise, pricing.PenaltyRule) {
+	p := pricing.Promise{MinimumSeconds: cfg.SLAMinimumSeconds, NoticeSeconds: cfg.SLANoticeSeconds}
+	for _, s := range cfg.SLACredits {
+		p.Credits = append(p.Credits, pricing.Credit{BelowPPM: s.Bound, BasisPoints: s.Share})
+	}
+	r := pricing.PenaltyRule{ClawBack: cfg.HostClawback}
+	for _, s := range cfg.HostPenalties {
+		r.Steps = append(r.Steps, pricing.PenaltyStep{FromSeconds: s.Bound, BasisPoints: s.Share})
+	}
+	return p, r
 }
 
 // zoneOf returns an account's time zone.
@@ -293,6 +316,7 @@ func (c *Cloud) Run(ctx context.Context) error {
 	part("fleet", c.Fleet.Run)
 	part("billing", c.Billing.Run)
 	part("leases", c.Leases.Run)
+	part("service levels", c.Levels.Run)
 	part("tunnels", func(ctx context.Context) error { return c.Tunnels.Serve(ctx, c.agents) })
 	part("SSH gateway", func(ctx context.Context) error { return c.ssh.Serve(ctx, c.sshIn) })
 	part("HTTP", c.serveHTTP)
