@@ -88,3 +88,31 @@ func (c *Client) SLAMonths(ctx context.Context) ([]SLAMonth, error) {
 func (c *Client) ConfirmOutage(ctx context.Context, in ConfirmOutage) (*LeaseSLA, error) {
 	return do[LeaseSLA](ctx, c, http.MethodPost, "/v1/operator/sla/confirmations", in)
 }
+
+// Status is the control plane's own availability. Leases run on while it is away.
+type Status struct {
+	At       time.Time      `json:"at" doc:"The whole minutes before this one were measured"`
+	Since    *time.Time     `json:"since,omitempty" doc:"The first minute that was measured"`
+	Windows  []StatusWindow `json:"windows"`
+	Gaps     []StatusGap    `json:"gaps" doc:"Of the last 90 days, newest first, 100 at most"`
+	GapsLeft int            `json:"gaps_left" doc:"How many more there are"`
+}
+
+// StatusWindow is the availability in the last days.
+type StatusWindow struct {
+	Days            int   `json:"days"`
+	MeasuredMinutes int64 `json:"measured_minutes"`
+	UpMinutes       int64 `json:"up_minutes"`
+	AvailabilityPPM int64 `json:"availability_ppm" doc:"In millionths, rounded down"`
+}
+
+// StatusGap is a time in which the control plane was away.
+type StatusGap struct {
+	From  time.Time `json:"from"`
+	Until time.Time `json:"until"`
+}
+
+// Status returns the control plane's availability. It needs no credentials.
+func (c *Client) Status(ctx context.Context) (*Status, error) {
+	return do[Status](ctx, c, http.MethodGet, "/v1/status", nil)
+}

@@ -63,3 +63,33 @@ func printSLA(cmd *cobra.Command, s *api.LeaseSLA) {
 func perCent(millionths int64) string {
 	return fmt.Sprintf("%d.%04d %%", millionths/10_000, millionths%10_000)
 }
+
+func statusCommand() *cobra.Command {
+	return showing("status", tr("Show how often the cloud itself was away"), cobra.NoArgs,
+		func(cmd *cobra.Command, c *api.Client, _ []string) (*api.Status, error) {
+			return c.Status(cmd.Context())
+		},
+		func(cmd *cobra.Command, s *api.Status) {
+			if s.Since == nil {
+				say(cmd, "Nothing was measured yet.")
+				return
+			}
+			say(cmd, "Measured by the minute since %s. Leases run on while the cloud is away.", s.Since.Local().Format(time.DateTime))
+			t := newTable(tr("LAST DAYS"), tr("AVAILABILITY"), tr("MINUTES AWAY"))
+			for _, w := range s.Windows {
+				t.add(w.Days, perCent(w.AvailabilityPPM), w.MeasuredMinutes-w.UpMinutes)
+			}
+			t.print(cmd.OutOrStdout())
+			if len(s.Gaps) == 0 {
+				return
+			}
+			t = newTable(tr("AWAY FROM"), tr("UNTIL"))
+			for _, g := range s.Gaps {
+				t.add(g.From.Local().Format(time.DateTime), g.Until.Local().Format(time.DateTime))
+			}
+			t.print(cmd.OutOrStdout())
+			if s.GapsLeft > 0 {
+				say(cmd, "… and %d more", s.GapsLeft)
+			}
+		})
+}

@@ -342,6 +342,15 @@ var zhTexts = map[string]string{
 	"WHO SAYS SO":  "依据",
 	"COUNTS":       "是否计入",
 
+	"Show how often the cloud itself was away":                                "显示云自身不可用的情况",
+	"Nothing was measured yet.":                                               "尚无测量数据。",
+	"Measured by the minute since %s. Leases run on while the cloud is away.": "自 %s 起按分钟测量。云不可用期间，租约继续运行。",
+	"LAST DAYS":     "最近天数",
+	"MINUTES AWAY":  "不可用分钟数",
+	"AWAY FROM":     "不可用自",
+	"… and %d more": "……另有 %d 次",
+	"UNTIL":         "至",
+
 	// Operating a cloud.
 	"Run a whole cloud on this machine: control plane, gateway and agent": "在本机运行整个云：控制面、网关和 agent",
 	"Run the control plane and the gateway, without an agent":             "运行控制面和网关，不运行 agent",

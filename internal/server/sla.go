@@ -45,6 +45,16 @@ func (a *API) registerSLA() {
 	}, func(ctx context.Context, p account.Principal, in *body[api.ConfirmOutage]) (*body[api.LeaseSLA], error) {
 		return slaBody(a.Levels.Confirm(ctx, p, in.Body.LeaseID, in.Body.From, in.Body.Note))
 	})
+	register(a, operation{
+		ID: "getStatus", Method: http.MethodGet, Path: "/v1/status", Summary: "Show the control plane's own availability", Tag: tagSLA,
+		Description: "Every minute in which it could do its work is written down; one that nobody wrote counts as down. Leases run on while it is away. Anyone may ask.",
+	}, func(ctx context.Context, _ account.Principal, _ *none) (*body[api.Status], error) {
+		u, err := a.Levels.Uptime(ctx)
+		if err != nil {
+			return nil, err
+		}
+		return &body[api.Status]{statusJSON(u)}, nil
+	})
 }
 
 func slaBody(r sla.Report, err error) (*body[api.LeaseSLA], error) {
@@ -69,6 +79,17 @@ func evidenceJSON(list []pricing.Evidence) []api.SLAEvidence {
 	out := []api.SLAEvidence{}
 	for _, e := range list {
 		out = append(out, api.SLAEvidence{Cause: string(e.Cause), Source: e.Source, Reference: e.Reference, Start: e.Start, End: e.End})
+	}
+	return out
+}
+
+func statusJSON(u sla.Uptime) api.Status {
+	out := api.Status{At: u.At, Since: optional(u.Since), Windows: []api.StatusWindow{}, Gaps: []api.StatusGap{}, GapsLeft: u.GapsLeft}
+	for _, w := range u.Windows {
+		out.Windows = append(out.Windows, api.StatusWindow{Days: w.Days, MeasuredMinutes: w.Minutes, UpMinutes: w.Up, AvailabilityPPM: w.Available})
+	}
+	for _, g := range u.Gaps {
+		out.Gaps = append(out.Gaps, api.StatusGap(g))
 	}
 	return out
 }

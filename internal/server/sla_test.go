@@ -75,3 +75,20 @@ func TestARenterIsCreditedForABadMonthAndSeesWhy(t *testing.T) {
 	w.send("GET", "/v1/leases/"+l.ID+"/sla?month=x", w.ada.token, nil).want(t, 422, "bad_month")
 	w.send("POST", "/v1/operator/sla/confirmations", w.operator.token, api.ConfirmOutage{LeaseID: l.ID, From: w.clock.Now()}).want(t, 404, "outage_not_found")
 }
+
+func TestAnybodyReadsWhenTheControlPlaneWasAway(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	for minute := range 10 {
+		if minute != 4 {
+			if err := w.server.Levels.Beat(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		w.clock.Advance(time.Minute)
+	}
+	s, err := w.client("").Status(t.Context())
+	if err != nil || len(s.Gaps) != 1 || s.Gaps[0].Until.Sub(s.Gaps[0].From) != time.Minute || s.Windows[0].AvailabilityPPM != 900_000 {
+		t.Errorf("%+v, %v", s, err)
+	}
+}

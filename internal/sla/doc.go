@@ -24,6 +24,8 @@
 // lease, month and number, under a lock of the month's row, so a repeat or a second
 // replica posts nothing.
 //
+// It also measures the control plane itself, by the minute; see Uptime.
+//
 // Codes of transfers: sla_credit (platform/commission → wallet), sla_clawback
 // (provider/…/payable → platform/commission, the host's part of the credit) and
 // penalty (likewise, by the operator's steps).

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"io/fs"
 	"log/slog"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"suanli.dev/internal/account"
@@ -59,7 +61,15 @@ type Config struct {
 }
 
 // Service is the service levels. It is safe for concurrent use, on several replicas.
-type Service struct{ cfg Config }
+type Service struct {
+	cfg    Config
+	beaten atomic.Int64 // the minute that was last written
+	uptime struct {     // what was last computed
+		sync.Mutex
+		minute int64
+		last   Uptime
+	}
+}
 
 // New returns a Service.
 func New(cfg Config) (*Service, error) {
@@ -87,17 +97,29 @@ func (s *Service) Migrate(ctx context.Context) error {
 	return s.cfg.DB.Migrate(ctx, "sla", sub)
 }
 
-// Run closes months until ctx ends.
+// Run closes months, and writes down that the control plane is up, until ctx ends.
 func (s *Service) Run(ctx context.Context) error {
-	tick := time.NewTicker(s.cfg.Every)
+	// By itself, as the close of a month may take longer than a minute.
+	var beats sync.WaitGroup
+	defer beats.Wait()
+	beats.Go(func() { s.every(ctx, beatEvery, "write that the control plane is up", s.Beat) })
+	s.every(ctx, s.cfg.Every, "close a month of service levels", func(ctx context.Context) error {
+		return errors.Join(s.CloseMonths(ctx), s.forgetMinutes(ctx))
+	})
+	return nil
+}
+
+// every does something now and again until ctx ends, and logs its failures.
+func (s *Service) every(ctx context.Context, d time.Duration, what string, do func(context.Context) error) {
+	tick := time.NewTicker(d)
 	defer tick.Stop()
 	for {
-		if err := s.CloseMonths(ctx); err != nil && ctx.Err() == nil {
-			s.cfg.Log.ErrorContext(ctx, "close a month of service levels", "error", err)
+		if err := do(ctx); err != nil && ctx.Err() == nil {
+			s.cfg.Log.ErrorContext(ctx, what, "error", err)
 		}
 		select {
 		case <-ctx.Done():
-			return nil
+			return
 		case <-tick.C:
 		}
 	}
