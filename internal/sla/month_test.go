@@ -94,8 +94,8 @@ func (w *world) Resolve(_ context.Context, p account.Principal, id string) (*lea
 	return &w.lease, nil
 }
 
-func (w *world) Record(_ context.Context, id string) (*lease.Lease, []lease.Change, error) {
-	l, err := w.Resolve(nil, operator, id)
+func (w *world) Record(ctx context.Context, id string) (*lease.Lease, []lease.Change, error) {
+	l, err := w.Resolve(ctx, operator, id)
 	return l, w.history, err
 }
 
