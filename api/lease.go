@@ -153,6 +153,36 @@ type LeaseChange struct {
 	Message string    `json:"message,omitempty"`
 }
 
+// Demand is one rental as a simulation needs it: what was asked for and how long
+// it ran, without whose it was.
+type Demand struct {
+	ID         string     `json:"id"`
+	Submitted  time.Time  `json:"submitted"`
+	Start      *time.Time `json:"start,omitempty" doc:"First running; left out: never"`
+	End        *time.Time `json:"end,omitempty" doc:"Left out: not over"`
+	RanSeconds int64      `json:"ran_seconds" doc:"How long it ran so far, stops left out"`
+	GPUs       int        `json:"gpus"`
+	Model      string     `json:"model"`
+	Plan       string     `json:"plan"`
+	PerHour    Rate       `json:"price_per_hour" doc:"Of the GPUs together, without disk and traffic; of spot: the bid"`
+	Currency   string     `json:"currency"`
+	Simulated  bool       `json:"simulated" doc:"The GPUs were simulated: there was no hardware"`
+}
+
+// Demand returns a page of what all accounts rented, newest first. It is for
+// operators.
+func (c *Client) Demand(ctx context.Context, cursor string, limit int) (*Page[Demand], error) {
+	q := url.Values{}
+	if cursor != "" {
+		q.Set("cursor", cursor)
+	}
+	if limit > 0 {
+		q.Set("limit", strconv.Itoa(limit))
+	}
+	var p Page[Demand]
+	return &p, c.Do(ctx, http.MethodGet, "/v1/operator/demand", q, nil, &p)
+}
+
 // LeaseAccess is how to get into a lease.
 type LeaseAccess struct {
 	SSHHost     string            `json:"ssh_host"`

@@ -135,12 +135,16 @@ func pairs(flag string, list []string) (map[string]string, error) {
 
 func quoteCommand() *cobra.Command {
 	w := &wishes{}
+	var allPlans bool
 	cmd := &cobra.Command{
 		Use: "quote [OFFER]", Short: tr("Freeze and show the whole price of an offer"), Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := client(cmd)
 			if err != nil {
 				return err
+			}
+			if allPlans {
+				return w.comparePlans(cmd, c, args)
 			}
 			q, err := w.makeQuote(cmd.Context(), c, args)
 			if err != nil {
@@ -154,6 +158,7 @@ func quoteCommand() *cobra.Command {
 		},
 	}
 	w.quoteFlags(cmd)
+	cmd.Flags().BoolVar(&allPlans, "all-plans", false, tr("price it under all plans, side by side; nothing is frozen"))
 	return cmd
 }
 

@@ -157,7 +157,7 @@ func newRoot() *cobra.Command {
 	add("host", hostCommand(), agentCommand(), earningsCommand(), payoutCommand())
 	add("account", loginCommand(), logoutCommand(), accountCommand(), keyCommand(), balanceCommand(), billCommand(), slaCommand(), statusCommand())
 	add("operate", upCommand(), serverCommand(), gatewayCommand(), configCommand(), doctorCommand(), backupCommand(), restoreCommand(),
-		ledgerCommand(), depositCommand(), imageCommand(), openapiCommand(), demoCommand())
+		ledgerCommand(), depositCommand(), imageCommand(), openapiCommand(), demoCommand(), simCommand())
 	finish(root)
 	return root
 }

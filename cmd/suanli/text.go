@@ -46,26 +46,46 @@ func tr(english string, args ...any) string {
 
 // words are values of the API that people read too: English first, then Chinese.
 var words = map[string][2]string{
-	"compute":                {"compute", "计算"},
-	"storage":                {"storage", "存储"},
-	"egress":                 {"egress", "出站流量"},
-	"hour":                   {"hour", "小时"},
-	"minute":                 {"minute", "分钟"},
-	"second":                 {"second", "秒"},
-	"s":                      {"s", "秒"},
-	"byte":                   {"bytes", "字节"},
-	"GiB·s":                  {"GiB·s", "GiB·秒"},
-	"GiB-month":              {"GiB-month", "GiB·月"},
-	"tax":                    {"tax", "税费"},
-	"requested":              {"requested", "已申请"},
-	"approved":               {"approved", "已批准"},
-	"paid":                   {"paid", "已支付"},
-	"declined":               {"declined", "已拒绝"},
-	"returned":               {"returned", "已退回"},
-	"charge":                 {"charge", "收费"},
-	"correction":             {"correction", "更正"},
-	"payout":                 {"payout", "付款"},
-	"payout_return":          {"payout returned", "付款退回"},
+	"compute":   {"compute", "计算"},
+	"storage":   {"storage", "存储"},
+	"egress":    {"egress", "出站流量"},
+	"hour":      {"hour", "小时"},
+	"minute":    {"minute", "分钟"},
+	"second":    {"second", "秒"},
+	"s":         {"s", "秒"},
+	"byte":      {"bytes", "字节"},
+	"GiB·s":     {"GiB·s", "GiB·秒"},
+	"GiB-month": {"GiB-month", "GiB·月"},
+	"tax":       {"tax", "税费"},
+	"on_demand": {"on demand", "按需"},
+	"spot":      {"spot", "竞价"},
+
+	// What a simulation leaves out of a trace.
+	"no GPU":                  {"no GPU", "不使用 GPU"},
+	"no run time":             {"no run time", "没有运行时间"},
+	"no host is large enough": {"no host is large enough", "没有足够大的主机"},
+
+	// What a payout is, and what moves a provider's balance.
+	"requested":     {"requested", "已申请"},
+	"approved":      {"approved", "已批准"},
+	"paid":          {"paid", "已支付"},
+	"declined":      {"declined", "已拒绝"},
+	"returned":      {"returned", "已退回"},
+	"charge":        {"charge", "收费"},
+	"correction":    {"correction", "更正"},
+	"payout":        {"payout", "付款"},
+	"payout_return": {"payout returned", "付款退回"},
+	"sla_credit":    {"service level credit", "服务水平退还"},
+	"sla_clawback":  {"part of renters' credits", "租用者退还中的承担部分"},
+	"penalty":       {"penalty", "罚扣"},
+
+	// Who says that a lease could not be used.
+	"control_plane":  {"control plane: host silent", "控制面：主机失联"},
+	"host":           {"host: GPU lost", "主机：GPU 丢失"},
+	"instance_probe": {"probe in the instance", "实例内探测"},
+	"operator":       {"operator", "运营者"},
+	"provider":       {"provider", "主机提供者"},
+
 	"egress_beyond_estimate": {"egress beyond the estimate", "超出预估的出站流量"},
 }
 

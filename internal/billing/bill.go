@@ -29,19 +29,31 @@ type Bill struct {
 // BillLine is one compute session, one month of storage, or all egress.
 type BillLine struct {
 	Meter      pricing.Meter
+	Kind       LineKind
 	Start, End time.Time // zero for egress
 	Open       bool      // it goes on; End is the last sign of life
 	Used       int64     // in Unit
 	Charged    int64     // in Unit, with minimum and granularity
-	Unit       string    // "s", "GiB·s", "byte"
+	Unit       string    // "s", "GiB·s", "byte", "month"
 	Rate       money.Rate
-	RateUnit   string // "hour", "GiB-month", "GB"
+	RateUnit   string // "hour", "GiB-month", "GB", "month"
 	Amount     money.Amount
 	Words      string // the line in a sentence
 
 	per     int64 // how many of Charged the rate is for
 	resumes bool  // it goes on from the line before it, after a break of the host's
+	waived  bool  // the platform ended it too soon for it to cost anything
 }
+
+// LineKind is what a line of a bill is about. Those of months in advance have the
+// kinds of prepayments, too.
+type LineKind string
+
+// The kinds of lines.
+const (
+	LineUse     LineKind = "use"
+	LineCovered LineKind = "covered" // use that is paid for otherwise, and costs nothing here
+)
 
 // Due returns a lease's bill as of a moment: itemised, and adding up to the micro.
 func (s *Service) Due(ctx context.Context, leaseID string, at time.Time) (Bill, error) {
@@ -58,7 +70,7 @@ func (s *Service) Due(ctx context.Context, leaseID string, at time.Time) (Bill, 
 }
 
 func (s *Service) due(l *leaseRow, at time.Time) (money.Amount, error) {
-	d, err := pricing.Due(l.quote, s.usage(l, at))
+	d, err := l.rated(s.usage(l, at))
 	if err != nil {
 		return 0, fmt.Errorf("due for lease %s: %w", l.id, err)
 	}
@@ -75,10 +87,24 @@ func (s *Service) bill(l *leaseRow, at time.Time) (Bill, error) {
 		Quote: l.quote, At: at, Begun: l.begun, Ended: l.ended, Lines: []BillLine{},
 	}
 	due := map[pricing.Meter]money.Amount{}
+	if l.monthly != nil {
+		for _, p := range l.monthly.payments {
+			line, err := prepaidLine(p, l.quote)
+			if err != nil {
+				return Bill{}, fmt.Errorf("bill of lease %s: %w", l.id, err)
+			}
+			b.Lines = append(b.Lines, line)
+			due[pricing.Compute] += p.Amount
+		}
+	}
 	for _, it := range items {
+		kind := LineUse
+		if it.Covered {
+			kind = LineCovered
+		}
 		line := BillLine{
-			Meter: it.Meter, Start: it.Interval.Start, End: it.Interval.End, Used: it.Used, Charged: it.Charged,
-			Rate: it.Rate, Amount: it.Amount, per: it.Per, resumes: it.Interval.Resumes,
+			Kind: kind, Meter: it.Meter, Start: it.Interval.Start, End: it.Interval.End, Used: it.Used, Charged: it.Charged,
+			Rate: it.Rate, Amount: it.Amount, per: it.Per, resumes: it.Interval.Resumes, waived: it.Waived,
 		}
 		for _, i := range l.intervals {
 			if i.meter == it.Meter && i.open() && !i.start.After(line.End) && l.ended.IsZero() && i.limit.IsZero() && !line.End.After(at) {
@@ -89,6 +115,7 @@ func (s *Service) bill(l *leaseRow, at time.Time) (Bill, error) {
 		b.Lines = append(b.Lines, line)
 		due[it.Meter] += it.Amount
 	}
+	b.openLast()
 	for _, m := range pricing.Meters {
 		p, c, err := pricing.Split(due[m], l.quote.Tariff.CommissionBasisPoints)
 		if err != nil {
@@ -103,13 +130,27 @@ func (s *Service) bill(l *leaseRow, at time.Time) (Bill, error) {
 	return b, nil
 }
 
+// openLast leaves at most one line of compute open: where the price changed, a run
+// has several, and only the last goes on.
+func (b *Bill) openLast() {
+	last := true
+	for i := len(b.Lines) - 1; i >= 0; i-- {
+		if l := &b.Lines[i]; l.Meter == pricing.Compute {
+			l.Open, last = l.Open && last, false
+		}
+	}
+}
+
 // describe puts units and a sentence to a line.
 func describe(line *BillLine, q pricing.Quote) {
 	switch line.Meter {
 	case pricing.Compute:
 		line.Unit, line.RateUnit = "s", "hour"
 		line.Words = fmt.Sprintf("ran %d s", line.Used)
-		if line.Charged != line.Used {
+		switch {
+		case line.waived:
+			line.Words += fmt.Sprintf(", which costs nothing (it was interrupted in its first %d s)", q.EvictionFreeSeconds)
+		case line.Charged != line.Used:
 			why := fmt.Sprintf("every started %s counts", q.Tariff.Granularity)
 			if line.Used < q.Tariff.MinimumSeconds {
 				why = fmt.Sprintf("the minimum at each start is %d s", q.Tariff.MinimumSeconds)
@@ -126,8 +167,53 @@ func describe(line *BillLine, q pricing.Quote) {
 		line.Unit, line.RateUnit = "byte", "GB"
 		line.Words = fmt.Sprintf("sent %d bytes (a GB is 1,000,000,000)", line.Used)
 	}
-	line.Words += fmt.Sprintf(", at %s %s per %s: %s %s", line.Rate.Display(), q.Currency, line.RateUnit, line.Amount.Display(), q.Currency)
+	if line.Kind == LineCovered {
+		line.Words += ", paid for in advance"
+		if q.Simulated {
+			line.Words += " (simulated)"
+		}
+		return
+	}
+	at := "at"
+	if line.Meter == pricing.Compute && q.Plan == pricing.Spot {
+		at = "at the market's price of"
+	}
+	line.Words += fmt.Sprintf(", %s %s %s per %s: %s %s", at, line.Rate.Display(), q.Currency, line.RateUnit, line.Amount.Display(), q.Currency)
 	if q.Simulated {
 		line.Words += " (simulated)"
 	}
+}
+
+// prepaidLine is the line of a payment of months in advance.
+func prepaidLine(p Prepayment, q pricing.Quote) (BillLine, error) {
+	rate, err := money.ParseRate(p.PerMonth.String())
+	if err != nil {
+		return BillLine{}, err
+	}
+	line := BillLine{
+		Meter: pricing.Compute, Kind: LineKind(p.Kind), Start: p.From, End: p.Until, Unit: "month", RateUnit: "month", Rate: rate, Amount: p.Amount, per: 1,
+	}
+	span := fmt.Sprintf("%s to %s", p.From.Format(time.RFC3339), p.Until.Format(time.RFC3339))
+	price := fmt.Sprintf("%s %s a month", p.PerMonth.Display(), q.Currency)
+	if p.BasisPoints > 0 {
+		price += fmt.Sprintf(" less %d.%02d %%", p.BasisPoints/100, p.BasisPoints%100)
+	}
+	switch p.Kind {
+	case PaidTerm, PaidRenewal:
+		line.Used, line.Charged = int64(q.Prepaid.TermMonths), int64(q.Prepaid.TermMonths)
+		verb := "paid"
+		if p.Kind == PaidRenewal {
+			verb = "renewed"
+		}
+		line.Words = fmt.Sprintf("%s %d months in advance, %s, at %s", verb, q.Prepaid.TermMonths, span, price)
+	case PaidChange:
+		line.Words = fmt.Sprintf("changed the price of the rest, %s, to %s", span, price)
+	case PaidBack:
+		line.Words = fmt.Sprintf("gave back of what was paid for %s", span)
+	}
+	line.Words += fmt.Sprintf(": %s %s", p.Amount.Display(), q.Currency)
+	if q.Simulated {
+		line.Words += " (simulated)"
+	}
+	return line, nil
 }

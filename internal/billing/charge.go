@@ -21,6 +21,8 @@ const (
 	CodeCharge     = "charge"
 	CodeCorrection = "correction" // usage turned out to be less than was charged
 	CodeRepayment  = "repayment"  // of debt
+	CodePrepayment = "prepayment" // of months
+	CodeRefund     = "refund"     // of months
 )
 
 // leg is money on one side of a charge.
@@ -29,17 +31,19 @@ type leg struct {
 	amount money.Amount
 }
 
+// chargeCodes are the codes of the transfers of a charge, and of what comes back.
+type chargeCodes struct{ out, back string }
+
 // charge posts the difference between what is due for a lease and what has been
 // posted, for each meter, with the provider's share and the platform's. The
 // caller holds the account's lock and saves it (see rebalance).
 func (s *Service) charge(ctx context.Context, tx *store.Tx, a *accountRow, l *leaseRow, at time.Time) error {
 	// A clock that was set back gives nothing back.
 	at = latest(at, l.settled)
-	due, err := pricing.Due(l.quote, s.usage(l, at))
+	due, err := l.rated(s.usage(l, at))
 	if err != nil {
 		return fmt.Errorf("charge lease %s: %w", l.id, err)
 	}
-	now := s.cfg.Clock()
 	from := latest(l.begun, l.settled)
 	var total, provider, commission money.Amount
 	for _, m := range pricing.Meters {
@@ -47,27 +51,16 @@ func (s *Service) charge(ctx context.Context, tx *store.Tx, a *accountRow, l *le
 		if delta == 0 {
 			continue
 		}
-		p, c, err := shareOf(due[m], l.posted[m], l.quote.Tariff.CommissionBasisPoints)
+		p, c, err := s.insertCharge(ctx, tx, a, l, m, due[m], from, latest(from, at))
 		if err != nil {
 			return fmt.Errorf("charge lease %s: %w", l.id, err)
 		}
-		simulated := 0
-		if l.simulated {
-			simulated = 1
-		}
-		if _, err := tx.Exec(ctx, `INSERT INTO billing_charges (id, lease_id, account_id, provider_id, meter, currency, amount, provider, commission, simulated, from_at, to_at, posted_at)
-			VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
-			ident.New(ident.Charge), l.id, l.accountID, l.providerID, string(m), string(a.currency), int64(delta), int64(p), int64(c), simulated,
-			store.Micros(from), store.Micros(latest(from, at)), store.Micros(now)); err != nil {
-			return fmt.Errorf("charge lease %s: %w", l.id, err)
-		}
 		total, provider, commission = total+delta, provider+p, commission+c
-		l.posted[m] = due[m]
 	}
 	if total == 0 && provider == 0 && commission == 0 {
 		return nil
 	}
-	batch, err := s.chargeTransfers(ctx, tx, a, l, provider, commission, at)
+	batch, err := s.chargeTransfers(ctx, tx, a, l, provider, commission, at, chargeCodes{CodeCharge, CodeCorrection})
 	if err != nil {
 		return fmt.Errorf("charge lease %s: %w", l.id, err)
 	}
@@ -80,9 +73,38 @@ func (s *Service) charge(ctx context.Context, tx *store.Tx, a *accountRow, l *le
 		l.confirmed = latest(l.confirmed, earliest(seen, at))
 	}
 	l.settled = latest(l.settled, at)
-	if _, err := tx.Exec(ctx, `UPDATE billing_leases SET posted_compute = ?, posted_storage = ?, posted_egress = ?, confirmed_at = ?, settled_at = ? WHERE lease_id = ?`,
-		int64(l.posted[pricing.Compute]), int64(l.posted[pricing.Storage]), int64(l.posted[pricing.Egress]),
-		store.Micros(l.confirmed), store.Micros(l.settled), l.id); err != nil {
+	return l.savePosted(ctx, tx)
+}
+
+// insertCharge writes the charge that brings what is posted of a meter to due, and
+// returns the provider's and the platform's part of it.
+func (s *Service) insertCharge(ctx context.Context, tx *store.Tx, a *accountRow, l *leaseRow, m pricing.Meter, due money.Amount, from, to time.Time) (provider, commission money.Amount, err error) {
+	p, c, err := shareOf(due, l.posted[m], l.quote.Tariff.CommissionBasisPoints)
+	if err != nil {
+		return 0, 0, err
+	}
+	simulated := 0
+	if l.simulated {
+		simulated = 1
+	}
+	if _, err := tx.Exec(ctx, `INSERT INTO billing_charges (id, lease_id, account_id, provider_id, meter, currency, amount, provider, commission, simulated, from_at, to_at, posted_at)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+		ident.New(ident.Charge), l.id, l.accountID, l.providerID, string(m), string(a.currency), int64(due-l.posted[m]), int64(p), int64(c), simulated,
+		store.Micros(from), store.Micros(to), store.Micros(s.cfg.Clock())); err != nil {
+		return 0, 0, err
+	}
+	l.posted[m] = due
+	return p, c, nil
+}
+
+// savePosted writes what is posted of a lease, and what the posting relied on.
+func (l *leaseRow) savePosted(ctx context.Context, tx *store.Tx) error {
+	args := make([]any, 0, len(pricing.Meters)+3)
+	for _, m := range pricing.Meters {
+		args = append(args, int64(l.posted[m]))
+	}
+	args = append(args, store.Micros(l.confirmed), store.Micros(l.settled), l.id)
+	if _, err := tx.Exec(ctx, `UPDATE billing_leases SET `+postedColumns(" = ?, ")+` = ?, confirmed_at = ?, settled_at = ? WHERE lease_id = ?`, args...); err != nil {
 		return fmt.Errorf("charge lease %s: %w", l.id, err)
 	}
 	return nil
@@ -101,7 +123,7 @@ func shareOf(due, posted money.Amount, commissionBasisPoints int64) (provider, c
 
 // chargeTransfers moves provider and commission out of the renter's wallet, then
 // its hold, then into debt; or, where they are negative, back to the wallet.
-func (s *Service) chargeTransfers(ctx context.Context, tx *store.Tx, a *accountRow, l *leaseRow, provider, commission money.Amount, at time.Time) ([]ledger.Transfer, error) {
+func (s *Service) chargeTransfers(ctx context.Context, tx *store.Tx, a *accountRow, l *leaseRow, provider, commission money.Amount, at time.Time, codes chargeCodes) ([]ledger.Transfer, error) {
 	wallet, hold, _, err := s.funds(ctx, tx, a.id, a.currency)
 	if err != nil {
 		return nil, err
@@ -113,7 +135,7 @@ func (s *Service) chargeTransfers(ctx context.Context, tx *store.Tx, a *accountR
 			owed = append(owed, to)
 		}
 		if to.amount < 0 {
-			batch = append(batch, s.transfer(a, to.path, ledger.Wallet(a.id), -to.amount, CodeCorrection, l.id, at))
+			batch = append(batch, s.transfer(a, to.path, ledger.Wallet(a.id), -to.amount, codes.back, l.id, at))
 		}
 	}
 	sources := []leg{{ledger.Wallet(a.id), wallet}, {ledger.Hold(a.id), hold}, {ledger.Receivable(a.id), 1<<62 - 1}}
@@ -123,7 +145,7 @@ func (s *Service) chargeTransfers(ctx context.Context, tx *store.Tx, a *accountR
 			if part <= 0 {
 				continue
 			}
-			batch = append(batch, s.transfer(a, sources[i].path, to.path, part, CodeCharge, l.id, at))
+			batch = append(batch, s.transfer(a, sources[i].path, to.path, part, codes.out, l.id, at))
 			sources[i].amount -= part
 			to.amount -= part
 		}

@@ -9,6 +9,8 @@
 //     sign of life (ConfirmAlive): nobody pays for a dark host.
 //   - Storage counts from the first run until the disk is gone, and egress by the
 //     byte. A lease that never ran is charged nothing at all.
+//   - Spot use costs what the market cleared at, moment by moment (SetRate), and a
+//     bid is held for. A run that the platform ends in its first minute is free.
 //   - A running lease costs no writes. Signs of life are kept in memory; the one
 //     that a posting relied on is stored with it, so a restart forgets none that
 //     was charged.

@@ -21,11 +21,12 @@ type Terms struct {
 	Quote       pricing.Quote
 	Simulated   bool
 	SpendingCap money.Amount // the instance is stopped when the lease has cost this much; 0: no cap
+	OnLapse     Lapse        // of months in advance; empty: LapseStop
 }
 
 // BeginLease records the terms of a lease and sets a hold aside, in the
-// transaction that makes the lease: one hour or the minimum charge, all-in. It is
-// a Payment fault "insufficient_balance" if the account has less than that
+// transaction that makes the lease: one hour or the minimum charge, all-in. Months
+// in advance are paid at once, from then on. It is a Payment fault "insufficient_balance" if the account has less than that
 // available. The same terms again are no change.
 func (s *Service) BeginLease(ctx context.Context, tx *store.Tx, t Terms) error {
 	hold, err := t.Quote.Hold()
@@ -67,6 +68,17 @@ func (s *Service) BeginLease(ctx context.Context, tx *store.Tx, t Terms) error {
 	if err != nil {
 		return err
 	}
+	if p := t.Quote.Prepaid; p != nil {
+		price, err := p.TermPrice()
+		if err != nil {
+			return fmt.Errorf("begin lease %s: %w", t.LeaseID, err)
+		}
+		if b.Available-price < hold {
+			return fault.New(fault.Payment, "insufficient_balance",
+				"this needs %s %s for %d months in advance and %s set aside for the rest, and %s is available; add money to the account",
+				price.Display(), currency, p.TermMonths, hold.Display(), b.Available.Display())
+		}
+	}
 	if b.Available < hold {
 		return fault.New(fault.Payment, "insufficient_balance",
 			"this needs %s %s set aside (one hour, or the minimum charge, all-in) and %s %s is available; add money to the account",
@@ -86,6 +98,19 @@ func (s *Service) BeginLease(ctx context.Context, tx *store.Tx, t Terms) error {
 		return fmt.Errorf("begin lease %s: %w", t.LeaseID, err)
 	}
 	s.changed(t.AccountID)
+	if err := s.rebalance(ctx, tx, a, now); err != nil || t.Quote.Prepaid == nil {
+		return err
+	}
+	l, err := s.lease(ctx, tx, t.LeaseID)
+	if err != nil {
+		return err
+	}
+	if t.OnLapse == "" {
+		t.OnLapse = LapseStop
+	}
+	if err := s.beginTerm(ctx, tx, a, l, t.Quote.Prepaid.Renews, t.OnLapse, now); err != nil {
+		return err
+	}
 	return s.rebalance(ctx, tx, a, now)
 }
 
@@ -96,6 +121,13 @@ func (s *Service) CheckFunds(ctx context.Context, tx *store.Tx, leaseID string) 
 	a, l, err := s.lockOne(ctx, tx, leaseID)
 	if err != nil {
 		return err
+	}
+	if m := l.monthly; m != nil && !m.inForce() && m.again.IsZero() {
+		// Who starts it again wants it on demand.
+		m.again = s.cfg.Clock()
+		if err := errors.Join(m.save(ctx, tx, l.id), s.holdOnDemand(ctx, tx, l)); err != nil {
+			return err
+		}
 	}
 	b, err := s.balance(ctx, tx, a.id, a.currency, s.cfg.Clock())
 	if err != nil {
@@ -195,6 +227,10 @@ func (s *Service) start(ctx context.Context, tx *store.Tx, leaseID string, m pri
 		return fmt.Errorf("start %s of lease %s: %w", m, leaseID, err)
 	}
 	s.changed(a.id)
+	if m == pricing.Compute && l.overForGood() {
+		l.intervals = append(l.intervals, interval{meter: m, number: number, start: start})
+		return s.limit(ctx, tx, l, start, ReasonTermOver)
+	}
 	return nil
 }
 
@@ -301,6 +337,9 @@ func (s *Service) EndLease(ctx context.Context, tx *store.Tx, leaseID string, at
 		return err
 	}
 	at = at.UTC().Truncate(time.Microsecond)
+	if err := s.endTerm(ctx, tx, a, l, at, TermGivenUp, now); err != nil {
+		return err
+	}
 	for _, m := range []pricing.Meter{pricing.Compute, pricing.Storage} {
 		if err := s.close(ctx, tx, l, m, at, now); err != nil {
 			return err

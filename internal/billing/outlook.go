@@ -37,6 +37,10 @@ type outlook struct {
 	// limits holds the leases whose charged time has an end already.
 	limits map[string]time.Time
 	runs   map[string]bool // leases with an open run
+	// edge is when somebody has to look at months in advance next; zero: never.
+	edge time.Time
+	// terms holds the leases that stop when their months end.
+	terms map[string]time.Time
 }
 
 // life is how long the outlook may be used.
@@ -58,7 +62,7 @@ func (o *outlook) life() time.Duration {
 // and a spending cap from the one for its lease: what was covered up to there is
 // not judged again. A lease named starting is taken to start running now.
 func lookAhead(accountID string, leases []*leaseRow, settled money.Amount, now time.Time, good func(id string) time.Time, starting string) (outlook, error) {
-	o := outlook{at: now, caps: map[string]time.Time{}, limits: map[string]time.Time{}, runs: map[string]bool{}}
+	o := outlook{at: now, caps: map[string]time.Time{}, limits: map[string]time.Time{}, runs: map[string]bool{}, terms: map[string]time.Time{}}
 	startOf := func(l *leaseRow) time.Time {
 		if l.id == starting {
 			return now
@@ -137,7 +141,7 @@ func lookAhead(accountID string, leases []*leaseRow, settled money.Amount, now t
 
 // dueBy is all that a lease will have cost by a moment.
 func dueBy(l *leaseRow, at, starting time.Time) (money.Amount, error) {
-	d, err := pricing.Due(l.quote, projected(l, at, starting))
+	d, err := l.rated(projected(l, at, starting))
 	if err != nil {
 		return 0, fmt.Errorf("lease %s: %w", l.id, err)
 	}
@@ -146,8 +150,10 @@ func dueBy(l *leaseRow, at, starting time.Time) (money.Amount, error) {
 
 // burnOf is what an hour of a lease costs as it is.
 func burnOf(l *leaseRow, starting bool, now time.Time) (burn money.Amount, err error) {
-	if c := l.openInterval(pricing.Compute); starting || (c != nil && (c.limit.IsZero() || now.Before(c.limit))) {
-		if burn, err = l.quote.Tariff.Compute.Times(3600, 3600); err != nil {
+	if m := l.monthly; m != nil && m.inForce() {
+		// Its compute is paid for.
+	} else if c := l.openInterval(pricing.Compute); starting || (c != nil && (c.limit.IsZero() || now.Before(c.limit))) {
+		if burn, err = l.rateAt(now).Times(3600, 3600); err != nil {
 			return 0, err
 		}
 	}
@@ -198,6 +204,14 @@ func (s *Service) lookAt(ctx context.Context, tx *store.Tx, accountID string, cu
 	o, err := lookAhead(accountID, leases, wallet+hold+debt, now, s.goodAt, "")
 	if err != nil {
 		return outlook{}, fmt.Errorf("outlook of %s: %w", accountID, err)
+	}
+	for _, l := range leases {
+		if m := l.monthly; m != nil && m.inForce() {
+			o.edge = earliest(o.edge, m.termEdge(s.cfg.TermWarnings))
+			if !m.renews && m.onLapse == LapseStop {
+				o.terms[l.id] = m.until
+			}
+		}
 	}
 	s.mu.Lock()
 	s.outlooks[accountID] = o
@@ -289,6 +303,6 @@ func (s *Service) PaidFor(ctx context.Context, leaseID string, now time.Time) (t
 			return 0, fmt.Errorf("paid-for of lease %s: %w", leaseID, err)
 		}
 	}
-	end := earliest(o.until, o.caps[leaseID], o.limits[leaseID], now.Add(s.cfg.MaxPaidFor))
+	end := earliest(o.until, o.caps[leaseID], o.limits[leaseID], o.terms[leaseID], now.Add(s.cfg.MaxPaidFor))
 	return max(time.Second, end.Sub(now)), nil
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"suanli.dev/internal/fault"
@@ -70,6 +71,7 @@ type interval struct {
 	askedEnd, end, limit time.Time
 	limitReason          Reason
 	resumes              bool // the run before it goes on, after a break that was the host's doing
+	evicted              bool // the platform ended it
 }
 
 func (i interval) open() bool { return i.end.IsZero() }
@@ -85,6 +87,8 @@ type leaseRow struct {
 	confirmed, settled        time.Time
 	begun, ended              time.Time
 	intervals                 []interval
+	rates                     []rate      // of spot, in order
+	monthly                   *monthlyRow // nil: nothing is paid in advance
 }
 
 // openInterval returns the open interval of a meter, or nil.
@@ -97,8 +101,18 @@ func (l *leaseRow) openInterval(m pricing.Meter) *interval {
 	return nil
 }
 
-const selectLease = `SELECT lease_id, account_id, provider_id, quote, simulated, spending_cap, hold, egress_bytes,
-	posted_compute, posted_storage, posted_egress, confirmed_at, settled_at, begun_at, ended_at FROM billing_leases`
+// postedColumns are the columns with what was posted of each meter, in the order
+// of pricing.Meters.
+func postedColumns(separator string) string {
+	var names []string
+	for _, m := range pricing.Meters {
+		names = append(names, "posted_"+string(m))
+	}
+	return strings.Join(names, separator)
+}
+
+var selectLease = `SELECT lease_id, account_id, provider_id, quote, simulated, spending_cap, hold, egress_bytes,
+	confirmed_at, settled_at, begun_at, ended_at, ` + postedColumns(", ") + ` FROM billing_leases`
 
 // loadLeases returns the leases that a WHERE clause selects, with their
 // intervals. A lease whose quote cannot be read is logged and left out: it must
@@ -115,9 +129,12 @@ func (s *Service) loadLeases(ctx context.Context, tx *store.Tx, where string, ar
 		var l leaseRow
 		var quote []byte
 		var simulated, confirmed, settled, begun, ended int64
-		var compute, storage, egress money.Amount
-		if err := rows.Scan(&l.id, &l.accountID, &l.providerID, &quote, &simulated, &l.cap, &l.hold, &l.egressBytes,
-			&compute, &storage, &egress, &confirmed, &settled, &begun, &ended); err != nil {
+		var posted [len(pricing.Meters)]money.Amount
+		into := []any{&l.id, &l.accountID, &l.providerID, &quote, &simulated, &l.cap, &l.hold, &l.egressBytes, &confirmed, &settled, &begun, &ended}
+		for i := range posted {
+			into = append(into, &posted[i])
+		}
+		if err := rows.Scan(into...); err != nil {
 			return nil, fmt.Errorf("load leases: %w", err)
 		}
 		if cached, ok := s.quotes.Load(l.id); ok {
@@ -129,7 +146,10 @@ func (s *Service) loadLeases(ctx context.Context, tx *store.Tx, where string, ar
 			s.quotes.Store(l.id, l.quote)
 		}
 		l.simulated = simulated != 0
-		l.posted = postedFor{pricing.Compute: compute, pricing.Storage: storage, pricing.Egress: egress}
+		l.posted = postedFor{}
+		for i, m := range pricing.Meters {
+			l.posted[m] = posted[i]
+		}
 		l.confirmed, l.settled = store.Time(confirmed), store.Time(settled)
 		l.begun, l.ended = store.Time(begun), store.Time(ended)
 		out = append(out, &l)
@@ -142,7 +162,7 @@ func (s *Service) loadLeases(ctx context.Context, tx *store.Tx, where string, ar
 	if len(out) == 0 {
 		return nil, nil
 	}
-	marks, err := tx.Query(ctx, `SELECT lease_id, meter, number, asked_start, start_at, asked_end, end_at, limit_at, limit_reason, resumes FROM billing_intervals
+	marks, err := tx.Query(ctx, `SELECT lease_id, meter, number, asked_start, start_at, asked_end, end_at, limit_at, limit_reason, resumes, evicted FROM billing_intervals
 		WHERE lease_id IN (SELECT lease_id FROM billing_leases WHERE `+where+`) ORDER BY lease_id, meter, number`, args...)
 	if err != nil {
 		return nil, fmt.Errorf("load intervals: %w", err)
@@ -151,13 +171,13 @@ func (s *Service) loadLeases(ctx context.Context, tx *store.Tx, where string, ar
 	for marks.Next() {
 		var id string
 		var i interval
-		var askedStart, start, askedEnd, end, limit, resumes int64
-		if err := marks.Scan(&id, &i.meter, &i.number, &askedStart, &start, &askedEnd, &end, &limit, &i.limitReason, &resumes); err != nil {
+		var askedStart, start, askedEnd, end, limit, resumes, evicted int64
+		if err := marks.Scan(&id, &i.meter, &i.number, &askedStart, &start, &askedEnd, &end, &limit, &i.limitReason, &resumes, &evicted); err != nil {
 			return nil, fmt.Errorf("load intervals: %w", err)
 		}
 		i.askedStart, i.start = store.Time(askedStart), store.Time(start)
 		i.askedEnd, i.end, i.limit = store.Time(askedEnd), store.Time(end), store.Time(limit)
-		i.resumes = resumes == 1
+		i.resumes, i.evicted = resumes == 1, evicted == 1
 		if l := byID[id]; l != nil {
 			l.intervals = append(l.intervals, i)
 		}
@@ -165,7 +185,11 @@ func (s *Service) loadLeases(ctx context.Context, tx *store.Tx, where string, ar
 	if err := marks.Err(); err != nil {
 		return nil, fmt.Errorf("load intervals: %w", err)
 	}
-	return out, nil
+	marks.Close()
+	if err := loadRates(ctx, tx, byID); err != nil {
+		return nil, err
+	}
+	return out, s.loadMonthly(ctx, tx, out)
 }
 
 func (s *Service) openLeases(ctx context.Context, tx *store.Tx, accountID string) ([]*leaseRow, error) {

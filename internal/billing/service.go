@@ -31,6 +31,7 @@ const (
 	ReasonBalance     Reason = "balance"       // stop the instance, keep the disk
 	ReasonSpendingCap Reason = "spending_cap"  // stop the instance, keep the disk
 	ReasonGraceOver   Reason = "storage_grace" // end the lease and delete the disk
+	ReasonTermOver    Reason = "term_over"     // of months in advance: stop the instance, keep the disk
 )
 
 // WarningKind says what a warning announces.
@@ -40,13 +41,16 @@ type WarningKind string
 const (
 	WarnBalance WarningKind = "balance"       // instances will stop at Until
 	WarnGrace   WarningKind = "storage_grace" // disks will be deleted at Until
+	WarnRenewal WarningKind = "renewal"       // the lease's months end at Until, and the money for the next is missing
+	WarnTerm    WarningKind = "term"          // the lease's months end at Until and do not renew
 )
 
-// Warning announces that an account's money, or its patience, runs out.
+// Warning announces that an account's money, its patience, or a lease's months run out.
 type Warning struct {
-	Kind  WarningKind
-	Until time.Time
-	Left  time.Duration // the threshold that was crossed
+	Kind    WarningKind
+	LeaseID string // of WarnRenewal and WarnTerm
+	Until   time.Time
+	Left    time.Duration // the threshold that was crossed
 }
 
 // Config is what a Service needs.
@@ -73,8 +77,10 @@ type Config struct {
 	SettleEvery time.Duration   // between postings; 0: 1 hour, on the hour
 	WatchEvery  time.Duration   // between looks at who runs out; 0: 5 seconds
 	Warnings    []time.Duration // before the money ends; nil: 24 h, 1 h, 10 min
-	Grace       time.Duration   // that disks are kept unpaid; 0: 7 days
-	MaxPaidFor  time.Duration   // longest that an agent may go on alone; 0: 7 days
+	// TermWarnings are before the end of months in advance; nil: 7 days, 24 h, 1 h.
+	TermWarnings []time.Duration
+	Grace        time.Duration // that disks are kept unpaid; 0: 7 days
+	MaxPaidFor   time.Duration // longest that an agent may go on alone; 0: 7 days
 }
 
 // Service is billing. It is safe for concurrent use.
@@ -120,6 +126,9 @@ func New(cfg Config) (*Service, error) {
 	def(&cfg.MaxPaidFor, 7*24*time.Hour)
 	if cfg.Warnings == nil {
 		cfg.Warnings = []time.Duration{24 * time.Hour, time.Hour, 10 * time.Minute}
+	}
+	if cfg.TermWarnings == nil {
+		cfg.TermWarnings = []time.Duration{7 * 24 * time.Hour, 24 * time.Hour, time.Hour}
 	}
 	return &Service{cfg: cfg, alive: map[string]time.Time{}, outlooks: map[string]outlook{},
 		good: map[string]time.Time{}, payers: map[string]string{}}, nil
@@ -177,9 +186,12 @@ func (s *Service) changed(accountID string) {
 	s.mu.Unlock()
 }
 
-// postedFor is the three posted columns, by meter.
+// postedFor is the posted columns, by meter.
 type postedFor map[pricing.Meter]money.Amount
 
-func (p postedFor) total() money.Amount {
-	return p[pricing.Compute] + p[pricing.Storage] + p[pricing.Egress]
+func (p postedFor) total() (sum money.Amount) {
+	for _, amount := range p {
+		sum += amount
+	}
+	return sum
 }

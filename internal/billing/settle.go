@@ -131,7 +131,13 @@ func end(span trace.Span, err error) {
 // ran out on what is running, if it has: nothing after it is charged, though the
 // instance may take a while to stop. The limit stands even if money comes in
 // before the instance has stopped; it is started again by its renter.
+//
+// Terms of months that are over come first: what pays for the time behind them
+// decides how long the money lasts.
 func (s *Service) enforce(ctx context.Context, tx *store.Tx, a *accountRow, leases []*leaseRow, now time.Time) error {
+	if err := s.renew(ctx, tx, a, leases, now); err != nil {
+		return err
+	}
 	o, err := s.lookAt(ctx, tx, a.id, a.currency, leases, now)
 	if err != nil {
 		return err
@@ -202,6 +208,9 @@ func (s *Service) quiet(accountID string, now time.Time) bool {
 	if !ok || now.Before(o.at) || now.Sub(o.at) > o.life() || o.funds < 0 || len(o.limits) > 0 {
 		return false
 	}
+	if !o.edge.IsZero() && !o.edge.After(now) {
+		return false
+	}
 	for _, until := range o.caps {
 		if !until.After(now) {
 			return false
@@ -268,6 +277,11 @@ func (s *Service) watchAccount(ctx context.Context, accountID string, now time.T
 			return err
 		}
 		warnings = s.warn(a, o, now)
+		ending, err := s.warnTerms(ctx, tx, a, leases, now)
+		if err != nil {
+			return err
+		}
+		warnings = append(warnings, ending...)
 		if fresh {
 			for _, l := range leases {
 				if err := s.charge(ctx, tx, a, l, now); err != nil {
@@ -294,6 +308,9 @@ func (s *Service) watchAccount(ctx context.Context, accountID string, now time.T
 // needsWrite reports whether a look at an account has to be followed by a change,
 // so that accounts in good order cost no writes.
 func (s *Service) needsWrite(a *accountRow, o outlook, now time.Time) bool {
+	if !o.edge.IsZero() && !o.edge.After(now) {
+		return true
+	}
 	if !o.until.IsZero() && !o.until.After(now) || !a.exhaustedAt.IsZero() || o.funds < 0 {
 		return true
 	}

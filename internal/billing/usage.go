@@ -23,11 +23,20 @@ func projected(l *leaseRow, at, starting time.Time) pricing.Usage {
 	if l.openInterval(pricing.Compute) != nil {
 		starting = time.Time{}
 	}
-	return usageUntil(l, at, at, starting)
+	u := usageUntil(l, at, at, starting)
+	if m := l.monthly; m != nil && m.inForce() && m.onLapse == LapseStop {
+		for i := range u.Compute { // it stops there, or another term pays for it
+			u.Compute[i].End = earliest(u.Compute[i].End, latest(m.until, u.Compute[i].Start))
+		}
+	}
+	return u
 }
 
 func usageUntil(l *leaseRow, at, seen, starting time.Time) pricing.Usage {
 	var u pricing.Usage
+	if l.monthly != nil {
+		u.Prepaid = []pricing.Interval{l.monthly.covered()}
+	}
 	first := starting // the first run
 	for _, i := range l.intervals {
 		if i.meter != pricing.Compute {
@@ -43,13 +52,13 @@ func usageUntil(l *leaseRow, at, seen, starting time.Time) pricing.Usage {
 				end = i.start
 			}
 		}
-		u.Compute = append(u.Compute, pricing.Interval{Start: i.start, End: end, Resumes: i.resumes})
+		u.Compute = append(u.Compute, l.priced(pricing.Interval{Start: i.start, End: end, Resumes: i.resumes, Evicted: i.evicted})...)
 	}
 	if first.IsZero() {
 		return pricing.Usage{} // never ran, never charged
 	}
 	if !starting.IsZero() {
-		u.Compute = append(u.Compute, pricing.Interval{Start: starting, End: at})
+		u.Compute = append(u.Compute, l.priced(pricing.Interval{Start: starting, End: at})...)
 	}
 	for _, i := range l.intervals {
 		if i.meter != pricing.Storage {

@@ -38,10 +38,10 @@ const (
 	Request  Kind = "rq"
 	Event    Kind = "ev"
 	Audit    Kind = "au"
+	Bid      Kind = "bd"
 
 	Maintenance Kind = "mw"
 	Payout      Kind = "po"
-	Proposal    Kind = "pp"
 )
 
 var encoding = base32.NewEncoding("0123456789abcdefghjkmnpqrstvwxyz").WithPadding(base32.NoPadding)
@@ -66,7 +66,7 @@ func Check(k Kind, s string) error {
 }
 
 // kinds are all kinds; see Resembles.
-var kinds = []Kind{Account, User, Key, Session, SSHKey, Host, Gateway, Token, Listing, Quote, Lease, Usage, Charge, Transfer, Request, Event, Audit, Maintenance, Payout, Proposal}
+var kinds = []Kind{Account, User, Key, Session, SSHKey, Host, Gateway, Token, Listing, Quote, Lease, Usage, Charge, Transfer, Request, Event, Audit, Bid, Maintenance, Payout}
 
 // resembling is how much of an identifier people show or compare: a prefix of one
 // that is as long is taken for it.

@@ -34,40 +34,56 @@ func (s *Service) Price(ctx context.Context, p account.Principal, r QuoteRequest
 	if r.Plan != pricing.OnDemand {
 		return nil, invalid("body.plan", "unknown_plan", "there is no plan %q; this cloud has on_demand", r.Plan)
 	}
-	if r.RunFor < 0 || r.RunFor > maxRunFor {
-		return nil, invalid("body.run_seconds", "invalid_run_seconds", "run_seconds is %d; want 0 to %d", int64(r.RunFor/time.Second), int64(maxRunFor/time.Second))
-	}
-	if r.EgressBytes < 0 || r.EgressBytes > 1e18 {
-		return nil, invalid("body.egress_bytes", "invalid_egress_bytes", "egress_bytes is %d; want 0 to 10^18", r.EgressBytes)
-	}
-	t, err := s.template(&r)
+	offer, err := s.priceable(ctx, &r, timeZone)
 	if err != nil {
 		return nil, err
+	}
+	now := s.Clock()
+	price, err := pricing.NewQuote(tariff(offer), r.pricing(offer, timeZone), now)
+	if err != nil {
+		return nil, unpriceable(err)
+	}
+	q := &Quote{ID: ident.New(ident.Quote), AccountID: p.AccountID, Offer: offer, Request: r, Price: price, CreatedAt: now, ValidUntil: now.Add(s.QuoteValid)}
+	err = s.DB.Update(ctx, func(ctx context.Context, tx *store.Tx) error { return insertQuote(ctx, tx, q) })
+	return q, err
+}
+
+// priceable checks a request, fills in what it leaves to its template, and returns
+// the offer that it is for.
+func (s *Service) priceable(ctx context.Context, r *QuoteRequest, timeZone string) (fleet.Offer, error) {
+	if r.RunFor < 0 || r.RunFor > maxRunFor {
+		return fleet.Offer{}, invalid("body.run_seconds", "invalid_run_seconds", "run_seconds is %d; want 0 to %d", int64(r.RunFor/time.Second), int64(maxRunFor/time.Second))
+	}
+	if r.EgressBytes < 0 || r.EgressBytes > 1e18 {
+		return fleet.Offer{}, invalid("body.egress_bytes", "invalid_egress_bytes", "egress_bytes is %d; want 0 to 10^18", r.EgressBytes)
+	}
+	t, err := s.template(r)
+	if err != nil {
+		return fleet.Offer{}, err
 	}
 	if r.DiskGiB == 0 {
 		r.DiskGiB = max(t.DiskGiB, defaultDiskGiB)
 	}
 	if r.DiskGiB < 1 || r.DiskGiB > maxDiskGiB {
-		return nil, invalid("body.disk_gib", "invalid_disk_gib", "disk_gib is %d; want 1 to %d", r.DiskGiB, maxDiskGiB)
+		return fleet.Offer{}, invalid("body.disk_gib", "invalid_disk_gib", "disk_gib is %d; want 1 to %d", r.DiskGiB, maxDiskGiB)
 	}
 	offer, err := s.Capacity.Offer(ctx, r.OfferID, r.DiskGiB, timeZone)
 	if err != nil {
-		return nil, err
+		return fleet.Offer{}, err
 	}
-	if err := fits(t, offer); err != nil {
-		return nil, err
-	}
-	now := s.Clock()
-	price, err := pricing.NewQuote(tariff(offer), pricing.Request{
+	return offer, fits(t, offer)
+}
+
+// pricing is the request in the terms of the rules of price.
+func (r QuoteRequest) pricing(o fleet.Offer, timeZone string) pricing.Request {
+	return pricing.Request{
 		Plan: r.Plan, DiskGiB: r.DiskGiB, TimeZone: timeZone, EgressBytes: r.EgressBytes,
-		RunSeconds: int64(r.RunFor / time.Second), Simulated: offer.Simulated,
-	}, now)
-	if err != nil {
-		return nil, invalid("body", "cannot_price", "this cannot be priced: %v; ask for less", err)
+		RunSeconds: int64(r.RunFor / time.Second), Simulated: o.Simulated,
 	}
-	q := &Quote{ID: ident.New(ident.Quote), AccountID: p.AccountID, Offer: offer, Request: r, Price: price, CreatedAt: now, ValidUntil: now.Add(s.QuoteValid)}
-	err = s.DB.Update(ctx, func(ctx context.Context, tx *store.Tx) error { return insertQuote(ctx, tx, q) })
-	return q, err
+}
+
+func unpriceable(err error) error {
+	return invalid("body", "cannot_price", "this cannot be priced: %v; ask for less", err)
 }
 
 // template resolves what the request wants to run, and fills in its image.
@@ -112,9 +128,24 @@ func (s *Service) Accept(ctx context.Context, p account.Principal, c Create) (*L
 		if !now.Before(q.ValidUntil) {
 			return fault.New(fault.Gone, "quote_expired", "quote %s was valid until %s; ask for a new one", q.ID, q.ValidUntil.Format(time.RFC3339))
 		}
-		if l, err = s.build(p, q, c, now); err != nil {
-			return err
-		}
+		l, change, err = s.take(ctx, tx, p, q, c, quota, now)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	s.accepted(ctx, l, change)
+	return l, nil
+}
+
+// take is what of accepting a quote is the same whoever asks: all that is written.
+func (s *Service) take(ctx context.Context, tx *store.Tx, p account.Principal, q *Quote, c Create, quota account.Quota, now time.Time) (*Lease, Change, error) {
+	var change Change
+	l, err := s.build(p, q, c, now)
+	if err != nil {
+		return nil, change, err
+	}
+	err = func() error {
 		var direct []int
 		if q.Offer.DirectPorts {
 			direct = c.Ports // the gateway reaches them on any host
@@ -146,16 +177,17 @@ func (s *Service) Accept(ctx context.Context, p account.Principal, c Create) (*L
 			return err
 		}
 		return s.Tenants.Audit(ctx, tx, p, "lease.accept", l.ID, map[string]string{"quote": q.ID, "host": l.HostID})
-	})
-	if err != nil {
-		return nil, err
-	}
+	}()
+	return l, change, err
+}
+
+// accepted is what follows the commit of a new lease.
+func (s *Service) accepted(ctx context.Context, l *Lease, change Change) {
 	s.track(l)
 	s.Capacity.Refresh(ctx, l.HostID)
 	s.announce(change)
 	s.kick(l.HostID)
 	s.Log.InfoContext(ctx, "lease accepted", "lease", l.ID, "account", l.AccountID, "host", l.HostID, "gpus", len(l.GPUs), "simulated", l.Simulated)
-	return l, nil
 }
 
 // build makes the lease's row out of quote, template and the renter's wishes.
@@ -213,7 +245,7 @@ func (s *Service) build(p account.Principal, q *Quote, c Create, now time.Time) 
 		Bundle: Bundle{GPUCount: o.GPUCount, VRAMMiB: o.VRAMMiB, CPUMillis: o.CPUMillis, MemoryMiB: o.MemoryMiB,
 			DiskGiB: q.Request.DiskGiB, Region: o.Region, Zone: o.Zone},
 		Price: q.Price, Simulated: o.Simulated, State: Accepted, Generation: 1, Deadline: c.Deadline, Idle: s.idleStop(c.Idle, template),
-		SpendingCap: ceiling, CreatedAt: now, ChangedAt: now, spec: sealed, accessToken: token,
+		SpendingCap: ceiling, BidID: c.bidID, CreatedAt: now, ChangedAt: now, spec: sealed, accessToken: token,
 	}, nil
 }
 

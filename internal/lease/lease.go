@@ -41,6 +41,9 @@ type Lease struct {
 	Idle        IdleStop     // zero: never
 	SpendingCap money.Amount // zero: none
 
+	BidID       string    // of the bid that pays for it; empty: not on the spot market
+	InterruptAt time.Time // when the spot market takes its place away; zero: no notice
+
 	CreatedAt    time.Time
 	ChangedAt    time.Time // of the state
 	RunningSince time.Time // of the present run; zero when not running
@@ -121,6 +124,8 @@ type Create struct {
 	Deadline    time.Time
 	Idle        *IdleStop     // nil: the template's, or else the cloud's
 	SpendingCap *money.Amount // nil: none
+
+	bidID string // of the bid that the spot market makes the lease for
 }
 
 // Change is one step in the life of a lease.

@@ -8,6 +8,8 @@ import (
 	"suanli.dev/internal/account"
 	"suanli.dev/internal/fault"
 	"suanli.dev/internal/ident"
+	"suanli.dev/internal/pricing"
+	"suanli.dev/internal/protocol"
 	"suanli.dev/internal/store"
 )
 
@@ -21,6 +23,8 @@ type step struct {
 	message string
 	exit    *int
 	egress  int64 // cumulative, if the host told
+	// interruptAt is when the place is taken away that a notice is about.
+	interruptAt time.Time
 	// by is who asked, for the audit log; a zero principal is the cloud itself.
 	by account.Principal
 }
@@ -29,71 +33,93 @@ type step struct {
 // or not at all. It is the only writer of states. An event that the machine
 // does not have in the present state is a Conflict fault.
 func (s *Service) move(ctx context.Context, leaseID string, st step) (*Lease, error) {
-	now := s.Clock()
-	if st.at.IsZero() || st.at.After(now) {
-		st.at = now
-	}
-	var l, unmoved *Lease
-	var change Change
-	apply := func(ctx context.Context, tx *store.Tx) error {
-		var err error
-		if l, err = loadLease(ctx, tx, leaseID); err != nil {
-			return err
-		}
-		from := l.State
-		to, ok := from.Next(st.event)
-		if !ok {
-			unmoved = l
-			return refused(l, st.event)
-		}
-		if to != from {
-			l.State, l.ChangedAt, l.Code, l.Message = to, now, st.code, st.message
-		}
-		moment := now
-		switch st.event {
-		case HostFault, HostFaultOver:
-			l.Code, l.Message = st.code, st.message
-			moment = st.at
-		case LoseHost:
-			moment = st.at // what is owed for an outage counts from when it began
-		}
-		if st.exit != nil || st.event == ConfirmRunning {
-			l.ExitCode = st.exit
-		}
-		if err := s.effects(ctx, tx, l, from, st, now); err != nil {
-			return err
-		}
-		if err := saveState(ctx, tx, l); err != nil {
-			return err
-		}
-		change = Change{ID: ident.New(ident.Event), LeaseID: l.ID, AccountID: l.AccountID, At: moment, Event: st.event, From: from, To: to, Code: l.Code, Message: l.Message}
-		if err := insertChange(ctx, tx, change); err != nil {
-			return err
-		}
-		if st.by.UserID != "" {
-			return s.Tenants.Audit(ctx, tx, st.by, "lease."+string(st.event), l.ID, map[string]string{"from": string(from), "to": string(to)})
-		}
-		return nil
-	}
+	m := moving{step: st}
+	apply := func(ctx context.Context, tx *store.Tx) error { return s.apply(ctx, tx, leaseID, &m) }
 	err := s.DB.Update(ctx, apply)
 	for i := 0; errors.Is(err, errMoved) && i < 5; i++ {
 		err = s.DB.Update(ctx, apply)
 	}
 	if err != nil {
-		if unmoved != nil {
-			s.track(unmoved) // what is in memory may be behind, as when another replica moved it
+		if m.unmoved != nil {
+			s.track(m.unmoved) // what is in memory may be behind, as when another replica moved it
 		}
 		return nil, err
 	}
+	s.moved(ctx, &m)
+	return m.l, nil
+}
+
+// moving is a step on its way through a transaction.
+type moving struct {
+	step
+	l, unmoved *Lease
+	change     Change
+}
+
+// apply is the part of move that is in a transaction, which may be a larger one.
+func (s *Service) apply(ctx context.Context, tx *store.Tx, leaseID string, m *moving) error {
+	now, st := s.Clock(), m.step
+	if st.at.IsZero() || st.at.After(now) {
+		st.at = now
+	}
+	l, err := loadLease(ctx, tx, leaseID)
+	if err != nil {
+		return err
+	}
+	from := l.State
+	if st.event == ConfirmStopped && l.interrupting() {
+		st.event = ConfirmInterrupted
+	}
+	to, ok := from.Next(st.event)
+	if !ok {
+		m.unmoved = l
+		return refused(l, st.event)
+	}
+	if to != from {
+		l.State, l.ChangedAt, l.Code, l.Message = to, now, st.code, st.message
+	}
+	change := Change{ID: ident.New(ident.Event), LeaseID: l.ID, AccountID: l.AccountID, At: now, Event: st.event, From: from, To: to}
+	switch st.event {
+	case HostFault, HostFaultOver:
+		l.Code, l.Message = st.code, st.message
+		change.At = st.at
+	case LoseHost:
+		change.At = st.at // what is owed for an outage counts from when it began
+	}
+	if st.exit != nil || st.event == ConfirmRunning {
+		l.ExitCode = st.exit
+	}
+	if err := s.effects(ctx, tx, l, from, st, now); err != nil {
+		return err
+	}
+	if err := saveState(ctx, tx, l); err != nil {
+		return err
+	}
+	change.Code, change.Message = l.Code, l.Message
+	if st.event == Notice || st.event == Reprieve {
+		change.Code, change.Message = st.code, st.message // it is news, and changes nothing
+	}
+	if err := insertChange(ctx, tx, change); err != nil {
+		return err
+	}
+	m.l, m.change = l, change
+	if st.by.UserID != "" {
+		return s.Tenants.Audit(ctx, tx, st.by, "lease."+string(st.event), l.ID, map[string]string{"from": string(from), "to": string(to)})
+	}
+	return nil
+}
+
+// moved is the part of move that follows the commit.
+func (s *Service) moved(ctx context.Context, m *moving) {
+	l := m.l
 	s.track(l)
-	if st.event == RequestStart || l.State == Stopped || l.Cleaned {
+	if m.event == RequestStart || l.State == Stopped || l.State == Interrupted || l.Cleaned {
 		// Only these took or gave back capacity; see effects.
 		s.Capacity.Refresh(ctx, l.HostID)
 	}
-	s.announce(change)
+	s.announce(m.change)
 	s.kick(l.HostID)
-	s.Log.InfoContext(ctx, "lease moved", "lease", l.ID, "host", l.HostID, "event", st.event, "from", change.From, "to", change.To, "generation", l.Generation, "code", st.code)
-	return l, nil
+	s.Log.InfoContext(ctx, "lease moved", "lease", l.ID, "host", l.HostID, "event", m.change.Event, "from", m.change.From, "to", m.change.To, "generation", l.Generation, "code", m.code)
 }
 
 // effects is what a transition does to capacity and money.
@@ -111,12 +137,16 @@ func (s *Service) effects(ctx context.Context, tx *store.Tx, l *Lease, from Stat
 	// Whatever takes an instance out of running ends what is paid for it, at the
 	// moment that its host dated, or at its last sign of life.
 	switch st.event {
-	case ConfirmStopped, ConfirmAbsent, LoseHost, LoseInstance, AbandonHost, ReportFailure:
+	case ConfirmStopped, ConfirmInterrupted, ConfirmAbsent, LoseHost, LoseInstance, AbandonHost, ReportFailure:
 		at := st.at
 		if st.unseen {
 			at = time.Time{}
 		}
-		if err := s.Money.StopCompute(ctx, tx, l.ID, at); err != nil {
+		stop := s.Money.StopCompute
+		if st.event == ConfirmInterrupted {
+			stop = s.Money.EvictCompute
+		}
+		if err := stop(ctx, tx, l.ID, at); err != nil {
 			return err
 		}
 		l.RunningSince = time.Time{}
@@ -140,6 +170,10 @@ func (s *Service) effects(ctx context.Context, tx *store.Tx, l *Lease, from Stat
 		if !st.since.IsZero() {
 			l.RunningSince = st.since
 		}
+	case Notice:
+		l.InterruptAt = st.interruptAt
+	case Reprieve:
+		l.InterruptAt = time.Time{}
 	case RequestStop, RequestEnd, Outbid:
 		l.Generation++
 	case RequestRestart:
@@ -163,8 +197,11 @@ func (s *Service) effects(ctx context.Context, tx *store.Tx, l *Lease, from Stat
 		l.GPUs = a.GPUs
 	}
 
+	if want(l.State) != protocol.WantRunning {
+		l.InterruptAt = time.Time{}
+	}
 	switch l.State {
-	case Stopped:
+	case Stopped, Interrupted:
 		l.GPUs = nil
 		return s.Capacity.ReleaseCompute(ctx, tx, l.ID)
 	case Ending:
@@ -252,7 +289,11 @@ func (s *Service) Stop(ctx context.Context, p account.Principal, id string) (*Le
 }
 
 // Start runs a stopped lease again, if its host has the capacity now.
+// One of the spot market is started by its bid: it waits until that wins a place.
 func (s *Service) Start(ctx context.Context, p account.Principal, id string) (*Lease, error) {
+	if l, err := s.Resolve(ctx, p, id); err == nil && l.Price.Plan == pricing.Spot {
+		return s.request(ctx, p, id, step{event: RequestPlace, code: "waiting", message: "waits for its bid to win a place on the spot market"}, Interrupted, Starting, Running)
+	}
 	return s.request(ctx, p, id, step{event: RequestStart}, Starting, Running)
 }
 

@@ -105,7 +105,7 @@ func (t *tracked) needsCommand() bool {
 	case Running:
 		// It is up already, unless the host was set back to an older state.
 		return st != nil && st.Generation < l.Generation
-	case Stopped:
+	case Stopped, Interrupted:
 		// Nothing is to be done, unless something runs all the same.
 		return st != nil && (st.Phase == protocol.PhaseRunning || st.Phase == protocol.PhaseCreating || st.Phase == protocol.PhasePulling)
 	}
@@ -401,6 +401,9 @@ func (s *Service) limits(ctx context.Context, l *Lease, now time.Time) protocol.
 	if !l.Deadline.IsZero() {
 		// Zero would mean no deadline to the agent.
 		r.StopIn = max(time.Second, l.Deadline.Sub(now))
+	}
+	if !l.InterruptAt.IsZero() {
+		r.InterruptIn = max(time.Second, l.InterruptAt.Sub(now))
 	}
 	return r
 }

@@ -271,7 +271,7 @@ func (s *Service) lookForLost(ctx context.Context, hostID string, seen map[strin
 			if t.accepted == 0 {
 				continue // it may not have been told yet
 			}
-		case Running, Unreachable, Stopping, Stopped, Starting:
+		case Running, Unreachable, Stopping, Stopped, Starting, Interrupted:
 		case Ending, Failed:
 			// It may be gone, and the agent that removed it too, before that was
 			// reported. What was said last no longer holds: the host is asked again.

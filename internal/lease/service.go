@@ -39,6 +39,8 @@ type Money interface {
 	StartCompute(ctx context.Context, tx *store.Tx, leaseID string, at time.Time) error
 	ResumeCompute(ctx context.Context, tx *store.Tx, leaseID string, at time.Time) error
 	StopCompute(ctx context.Context, tx *store.Tx, leaseID string, at time.Time) error
+	// EvictCompute is StopCompute of a run that the platform ended.
+	EvictCompute(ctx context.Context, tx *store.Tx, leaseID string, at time.Time) error
 	StartStorage(ctx context.Context, tx *store.Tx, leaseID string, at time.Time) error
 	StopStorage(ctx context.Context, tx *store.Tx, leaseID string, at time.Time) error
 	RecordEgress(ctx context.Context, tx *store.Tx, leaseID string, totalBytes int64, at time.Time) error

@@ -13,7 +13,7 @@ const (
 	Stopping     State = "stopping"
 	Stopped      State = "stopped" // no container; the disk is kept and charged
 	Starting     State = "starting"
-	Interrupted  State = "interrupted" // outbid on the spot market; resumes by itself
+	Interrupted  State = "interrupted" // no container; the disk waits for its bid to win a place again
 	Unreachable  State = "unreachable" // the host is silent; nothing is charged
 	Ending       State = "ending"
 	Ended        State = "ended"
@@ -36,10 +36,16 @@ const (
 	RequestEnd     Event = "request_end"     // by the renter, or storage grace is over
 	LoseHost       Event = "lose_host"       // the host fell silent
 	LoseInstance   Event = "lose_instance"   // the host is there and knows nothing of it
-	Outbid         Event = "outbid"          // a higher spot bid took its place
-	AbandonHost    Event = "abandon_host"    // the operator gave the host up for good
-	HostFault      Event = "host_fault"      // it runs, without GPUs that it pays for, by its host's fault
-	HostFaultOver  Event = "host_fault_over" // it has them again by itself
+	Notice         Event = "notice"          // the spot market takes its place away in a while
+	Reprieve       Event = "reprieve"        // and does not after all
+	Outbid         Event = "outbid"          // the spot market takes its place away
+	RequestPlace   Event = "request_place"   // by the renter: its bid shall win it a place again
+
+	// ConfirmInterrupted is ConfirmStopped of one that stopped as it was outbid.
+	ConfirmInterrupted Event = "confirm_interrupted"
+	AbandonHost        Event = "abandon_host"    // the operator gave the host up for good
+	HostFault          Event = "host_fault"      // it runs, without GPUs that it pays for, by its host's fault
+	HostFaultOver      Event = "host_fault_over" // it has them again by itself
 )
 
 // transitions is the whole state machine. The table in docs/leases.md is made
@@ -50,16 +56,21 @@ var transitions = map[State]map[Event]State{
 	Accepted: {
 		Dispatch: Provisioning,
 		// Nothing was ever sent to the host, so nothing can be left on it.
-		RequestEnd: Ended, AbandonHost: Failed,
+		RequestEnd: Ended, AbandonHost: Failed, Outbid: Ended,
+		Notice: Accepted, Reprieve: Accepted,
 	},
 	Provisioning: {
 		ConfirmRunning: Running, ReportFailure: Failed, RequestEnd: Ending,
 		// A host may start and finish a short command between two reports.
 		ConfirmStopped: Stopped, LoseInstance: Failed, AbandonHost: Failed,
+		// It never ran, so there is no disk to keep: its bid begins anew elsewhere.
+		Outbid: Ending, Notice: Provisioning, Reprieve: Provisioning,
 	},
 	Running: {
 		ConfirmStopped: Stopped, RequestStop: Stopping, RequestRestart: Starting, RequestEnd: Ending,
-		LoseHost: Unreachable, LoseInstance: Ending, Outbid: Interrupted, AbandonHost: Ended,
+		LoseHost: Unreachable, LoseInstance: Ending, AbandonHost: Ended,
+		// Its GPUs are given to nobody before the host has confirmed that it left.
+		Outbid: Stopping, Notice: Running, Reprieve: Running,
 		// It goes on: what to do about it is its renter's choice.
 		HostFault: Running, HostFaultOver: Running,
 	},
@@ -69,6 +80,7 @@ var transitions = map[State]map[Event]State{
 	},
 	Stopping: {
 		ConfirmStopped: Stopped, RequestEnd: Ending, LoseInstance: Ending, AbandonHost: Ended,
+		ConfirmInterrupted: Interrupted,
 		// It stays what it is; only what it costs ends.
 		LoseHost: Stopping,
 	},
@@ -76,14 +88,17 @@ var transitions = map[State]map[Event]State{
 		RequestStart: Starting, RequestEnd: Ending, AbandonHost: Ended,
 		// The disk is gone, so there is nothing to start again and nothing to pay.
 		LoseInstance: Ending,
+		RequestPlace: Interrupted,
 	},
 	Starting: {
 		// A start that fails leaves the renter with what was there before: the disk.
 		ConfirmRunning: Running, ReportFailure: Stopped, ConfirmStopped: Stopped,
 		RequestStop: Stopping, RequestEnd: Ending, LoseInstance: Ending, AbandonHost: Ended,
+		Outbid: Stopping, Notice: Starting, Reprieve: Starting,
 	},
 	Interrupted: {
-		RequestStart: Starting, RequestStop: Stopped, RequestEnd: Ending, AbandonHost: Ended,
+		// RequestStart is the market's alone.
+		RequestStart: Starting, RequestStop: Stopped, RequestEnd: Ending, LoseInstance: Ending, AbandonHost: Ended,
 	},
 	Ending: {
 		ConfirmAbsent: Ended, LoseInstance: Ended, AbandonHost: Ended, LoseHost: Ending,
@@ -119,8 +134,8 @@ func (s State) HoldsCompute() bool {
 
 // TransitionTable returns the state machine as a Markdown table.
 func TransitionTable() string {
-	events := []Event{Dispatch, ConfirmRunning, ConfirmStopped, ConfirmAbsent, ReportFailure, RequestStop,
-		RequestStart, RequestRestart, RequestEnd, LoseHost, LoseInstance, Outbid, AbandonHost, HostFault, HostFaultOver}
+	events := []Event{Dispatch, ConfirmRunning, ConfirmStopped, ConfirmInterrupted, ConfirmAbsent, ReportFailure, RequestStop,
+		RequestStart, RequestPlace, RequestRestart, RequestEnd, LoseHost, LoseInstance, Notice, Reprieve, Outbid, AbandonHost, HostFault, HostFaultOver}
 	out := "| state | event → next state |\n|---|---|\n"
 	for _, s := range States() {
 		line := ""

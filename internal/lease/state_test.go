@@ -20,7 +20,8 @@ comes too late is no news. This page is made from the machine itself
 (` + "`go generate ./internal/lease`" + `).
 
 What costs money: compute while ` + "`running`" + `, and storage from the first run until
-` + "`ending`" + `. ` + "`unreachable`" + ` costs storage only, and so does ` + "`stopped`" + `. ` + "`failed`" + ` has
+` + "`ending`" + `. ` + "`unreachable`" + ` costs storage only, and so do ` + "`stopped`" + ` and
+` + "`interrupted`" + `. ` + "`failed`" + ` has
 cost nothing.
 
 GPUs are held from ` + "`accepted`" + ` until the host has confirmed that the instance is
@@ -46,8 +47,8 @@ func TestTheDocumentShowsTheStateMachine(t *testing.T) {
 	}
 }
 
-var allEvents = []Event{Dispatch, ConfirmRunning, ConfirmStopped, ConfirmAbsent, ReportFailure, RequestStop,
-	RequestStart, RequestRestart, RequestEnd, LoseHost, LoseInstance, Outbid, AbandonHost, HostFault, HostFaultOver}
+var allEvents = []Event{Dispatch, ConfirmRunning, ConfirmStopped, ConfirmInterrupted, ConfirmAbsent, ReportFailure, RequestStop,
+	RequestStart, RequestPlace, RequestRestart, RequestEnd, LoseHost, LoseInstance, Notice, Reprieve, Outbid, AbandonHost, HostFault, HostFaultOver}
 
 func TestEveryStateIsReachedAndEveryLifeCanEnd(t *testing.T) {
 	t.Parallel()
@@ -101,6 +102,10 @@ func TestTransitionsKeepTheRulesOfTheDesign(t *testing.T) {
 				t.Errorf("%s: a silent host ends a lease", s)
 			case e == ReportFailure && s == Starting && to != Stopped:
 				t.Errorf("a failed start leads to %s; the renter had a stopped lease and keeps it", to)
+			case e == Outbid && s.HoldsCompute() && s != Accepted && !to.HoldsCompute():
+				t.Errorf("%s: an outbid lease gives its GPUs away before its host is proven clean", s)
+			case (e == Notice || e == Reprieve) && to != s:
+				t.Errorf("%s: a notice leads to %s; it only announces", s, to)
 			case to == Running && s == Stopping:
 				t.Errorf("a lease that was told to stop runs again by %s", e)
 			}

@@ -46,6 +46,7 @@ var layers = map[string]rule{
 	"internal/placement":       {layer: core, only: nothing},
 	"internal/pricing":         {layer: core, only: []string{"internal/money"}},
 	"internal/pricing/auction": {layer: core, only: []string{"internal/money"}},
+	"internal/sim":             {layer: core, only: []string{"internal/money", "internal/pricing", "internal/pricing/auction", "internal/placement"}},
 	"internal/config":          {layer: core, only: []string{"internal/money"}},
 	"internal/store":           {layer: core},
 	"internal/bus":             {layer: core, never: []string{"internal/store", "internal/money"}},

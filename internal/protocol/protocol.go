@@ -205,6 +205,9 @@ type RunLimits struct {
 	PaidFor time.Duration `json:"paid_for_ns"`
 	// StopIn is how long from receipt until the renter's deadline. Zero: none.
 	StopIn time.Duration `json:"stop_in_ns"`
+	// InterruptIn is how long from receipt until the spot market takes the
+	// instance's place away; the control plane stops it then. Zero: it does not.
+	InterruptIn time.Duration `json:"interrupt_in_ns,omitempty"`
 	// IdleAfter stops an instance with no session and GPU and CPU under the
 	// thresholds for this long. Zero: never.
 	IdleAfter      time.Duration `json:"idle_after_ns"`

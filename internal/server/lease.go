@@ -12,6 +12,7 @@ import (
 	"suanli.dev/internal/account"
 	"suanli.dev/internal/fault"
 	"suanli.dev/internal/lease"
+	"suanli.dev/internal/pricing"
 	"suanli.dev/internal/protocol"
 )
 
@@ -51,6 +52,11 @@ func (a *API) registerLease() {
 		Action:      account.WriteLeases, Status: http.StatusCreated, Idempotent: true,
 	}, a.createQuote)
 	register(a, operation{
+		ID: "compareQuotes", Method: http.MethodPost, Path: "/v1/quotes/compare", Summary: "Price an offer under all plans, side by side", Tag: tagLease,
+		Description: "Nothing is frozen and nothing is bought. An option that is buyable can be quoted with its plan and term and then accepted; of the others, why says what is in the way.",
+		Action:      account.ReadMarket,
+	}, a.compareQuotes)
+	register(a, operation{
 		ID: "createLease", Method: http.MethodPost, Path: "/v1/leases", Summary: "Accept a quote", Tag: tagLease,
 		Action: account.WriteLeases, Status: http.StatusCreated, Idempotent: true,
 	}, a.createLease)
@@ -78,6 +84,9 @@ func (a *API) registerLease() {
 	}
 	register(a, operation{ID: "listLeaseHistory", Method: http.MethodGet, Path: "/v1/leases/{lease_id}/history", Summary: "What happened to a lease", Tag: tagLease, Action: account.ReadLeases},
 		a.leaseHistory)
+	register(a, operation{ID: "listDemand", Method: http.MethodGet, Path: "/v1/operator/demand", Summary: "What all accounts rented and how long it ran, newest first", Tag: tagLease, Action: account.Operate,
+		Description: "Without whose it was and what it ran: what simulations replay."},
+		a.listDemand)
 	registerEvents(a, operation{ID: "watchLeases", Method: http.MethodGet, Path: "/v1/lease-events", Summary: "Follow the changes of all leases", Tag: tagLease, Action: account.ReadLeases},
 		a.watchLeases)
 	if a.Fleet != nil {
@@ -108,23 +117,36 @@ func (a *API) registerLease() {
 }
 
 func (a *API) createQuote(ctx context.Context, p account.Principal, in *body[api.QuoteRequest]) (*body[api.Quote], error) {
-	r := in.Body
 	acc, err := a.Accounts.Account(ctx, p.AccountID)
 	if err != nil {
 		return nil, err
 	}
-	run, err := lease.Seconds("body.run_seconds", "invalid_run_seconds", r.RunSeconds)
+	r, err := quoteRequest(in.Body)
 	if err != nil {
 		return nil, err
 	}
-	q, err := a.Leases.Price(ctx, p, lease.QuoteRequest{
-		OfferID: r.OfferID, Plan: r.Plan, Template: r.Template, Image: r.Image, DiskGiB: r.DiskGiB,
-		RunFor: run, EgressBytes: r.EgressBytes,
-	}, acc.TimeZone)
+	q, err := a.Leases.Price(ctx, p, r, acc.TimeZone)
 	if err != nil {
 		return nil, err
 	}
 	return &body[api.Quote]{quoteJSON(q)}, nil
+}
+
+func quoteRequest(r api.QuoteRequest) (lease.QuoteRequest, error) {
+	run, err := lease.Seconds("body.run_seconds", "invalid_run_seconds", r.RunSeconds)
+	return lease.QuoteRequest{
+		OfferID: r.OfferID, Plan: r.Plan, Template: r.Template, Image: r.Image, DiskGiB: r.DiskGiB,
+		RunFor: run, EgressBytes: r.EgressBytes,
+	}, err
+}
+
+func quoteLines(lines []pricing.Line) []api.QuoteLine {
+	out := []api.QuoteLine{}
+	for _, l := range lines {
+		out = append(out, api.QuoteLine{Meter: string(l.Meter), Rate: l.Rate, Unit: l.Unit, Quantity: l.QuantityText,
+			PerHour: l.PerHour, PerDay: l.PerDay, PerMonth: l.PerMonth, ForRun: l.ForRun})
+	}
+	return out
 }
 
 func quoteJSON(q *lease.Quote) api.Quote {
@@ -136,10 +158,7 @@ func quoteJSON(q *lease.Quote) api.Quote {
 		PerMonth: q.Price.Totals.PerMonth, ForRun: q.Price.Totals.ForRun, PricePerHourByState: map[string]api.Amount{},
 		NotIncluded: q.Price.NotIncluded, Simulated: q.Price.Simulated, CreatedAt: q.CreatedAt, ValidUntil: q.ValidUntil,
 	}
-	for _, l := range q.Price.Lines {
-		out.Lines = append(out.Lines, api.QuoteLine{Meter: string(l.Meter), Rate: l.Rate, Unit: l.Unit, Quantity: l.QuantityText,
-			PerHour: l.PerHour, PerDay: l.PerDay, PerMonth: l.PerMonth, ForRun: l.ForRun})
-	}
+	out.Lines = quoteLines(q.Price.Lines)
 	for _, s := range q.Price.States {
 		out.PricePerHourByState[s.State] = s.PerHour
 	}
@@ -186,6 +205,22 @@ func (a *API) listLeases(ctx context.Context, p account.Principal, in *leaseList
 	out := &body[page[api.Lease]]{Body: page[api.Lease]{Items: []api.Lease{}, NextCursor: next}}
 	for _, l := range list {
 		out.Body.Items = append(out.Body.Items, leaseJSON(l))
+	}
+	return out, nil
+}
+
+func (a *API) listDemand(ctx context.Context, _ account.Principal, in *Paging) (*body[page[api.Demand]], error) {
+	list, next, err := a.Leases.Demand(ctx, in.Cursor, in.Limit)
+	if err != nil {
+		return nil, err
+	}
+	out := &body[page[api.Demand]]{Body: page[api.Demand]{Items: []api.Demand{}, NextCursor: next}}
+	for _, d := range list {
+		t := d.Price.Tariff
+		out.Body.Items = append(out.Body.Items, api.Demand{
+			ID: d.ID, Submitted: d.CreatedAt, Start: moment(d.StartedAt), End: moment(d.EndedAt), RanSeconds: int64(d.Ran / time.Second),
+			GPUs: d.Bundle.GPUCount, Model: d.GPUModel, Plan: d.Price.Plan, PerHour: max(t.Compute, d.Price.Bid), Currency: string(t.Currency), Simulated: d.Simulated,
+		})
 	}
 	return out, nil
 }

@@ -476,3 +476,21 @@ func TestALinkOpensItsPortOnlyUntilItEndsOrIsRevoked(t *testing.T) {
 		t.Errorf("a key that may only read makes a link: %d %s", r.Status, r.Body)
 	}
 }
+
+// An operator's export has every lease with how long it ran, and nobody's name.
+func TestDemandIsOfAllAccountsAndTellsHowLongLeasesRan(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.deposit(w.ada, "100")
+	l := w.rent(w.ada)
+	list, err := w.client(w.operator.token).Demand(t.Context(), "", 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(list.Items) != 1 || list.Items[0].ID != l.ID || list.Items[0].Start != nil || list.Items[0].GPUs != 1 || list.Items[0].PerHour == 0 {
+		t.Errorf("%+v", list.Items)
+	}
+	if _, err := w.client(w.ada.token).Demand(t.Context(), "", 0); err == nil {
+		t.Error("a renter reads what others rented")
+	}
+}

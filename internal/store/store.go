@@ -150,10 +150,32 @@ func (db *DB) Migrate(ctx context.Context, service string, fsys fs.FS) error {
 type Tx struct {
 	tx       *sql.Tx
 	postgres bool
+	observe  func(statement string) // nil: nobody does
+}
+
+type observerKey struct{}
+
+// Observe returns a context whose transactions call fn before each statement, and
+// before and after each commit, on the goroutine that executes it: so tests stop a
+// process between any two of them.
+func Observe(ctx context.Context, fn func(statement string)) context.Context {
+	return context.WithValue(ctx, observerKey{}, fn)
+}
+
+func observer(ctx context.Context) func(string) {
+	fn, _ := ctx.Value(observerKey{}).(func(string))
+	return fn
+}
+
+func (t *Tx) before(statement string) {
+	if t.observe != nil {
+		t.observe(statement)
+	}
 }
 
 // Exec runs a statement and returns the number of rows it changed.
 func (t *Tx) Exec(ctx context.Context, query string, args ...any) (int64, error) {
+	t.before(query)
 	res, err := t.tx.ExecContext(ctx, t.bind(query), args...)
 	if err != nil {
 		return 0, err
@@ -163,11 +185,13 @@ func (t *Tx) Exec(ctx context.Context, query string, args ...any) (int64, error)
 
 // Query runs a query; the caller closes the rows.
 func (t *Tx) Query(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
+	t.before(query)
 	return t.tx.QueryContext(ctx, t.bind(query), args...)
 }
 
 // QueryRow runs a query for at most one row.
 func (t *Tx) QueryRow(ctx context.Context, query string, args ...any) *sql.Row {
+	t.before(query)
 	return t.tx.QueryRowContext(ctx, t.bind(query), args...)
 }
 
@@ -253,7 +277,7 @@ func (db *DB) View(ctx context.Context, fn func(ctx context.Context, tx *Tx) err
 		return fmt.Errorf("begin: %w", err)
 	}
 	defer tx.Rollback()
-	return fn(ctx, &Tx{tx: tx, postgres: db.postgres})
+	return fn(ctx, &Tx{tx: tx, postgres: db.postgres, observe: observer(ctx)})
 }
 
 func (db *DB) updatePostgres(ctx context.Context, fn func(context.Context, *Tx) error) error {
@@ -279,12 +303,15 @@ func (db *DB) once(ctx context.Context, fn func(context.Context, *Tx) error) err
 		return fmt.Errorf("begin: %w", err)
 	}
 	defer tx.Rollback()
-	if err := fn(ctx, &Tx{tx: tx, postgres: true}); err != nil {
+	t := &Tx{tx: tx, postgres: true, observe: observer(ctx)}
+	if err := fn(ctx, t); err != nil {
 		return err
 	}
+	t.before("COMMIT")
 	if err := tx.Commit(); err != nil {
 		return fmt.Errorf("commit: %w", err)
 	}
+	t.before("committed")
 	return nil
 }
 
@@ -332,8 +359,11 @@ func (db *DB) runGroup(first *job) {
 		}
 	}
 	if broken == nil {
+		t.before("COMMIT")
 		if err := tx.Commit(); err != nil {
 			broken = fmt.Errorf("commit: %w", err)
+		} else {
+			t.before("committed")
 		}
 	}
 	if broken != nil {
@@ -357,6 +387,7 @@ func (db *DB) runOne(t *Tx, j *job) (err error) {
 	if err := j.ctx.Err(); err != nil {
 		return err
 	}
+	t.observe = observer(j.ctx)
 	bg := context.Background()
 	if _, err := t.tx.ExecContext(bg, "SAVEPOINT one"); err != nil {
 		return &fatalError{err}
