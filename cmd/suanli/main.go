@@ -154,8 +154,8 @@ func newRoot() *cobra.Command {
 	add("rent", searchCommand(), quoteCommand(), rentCommand(), psCommand(), showCommand(), stopCommand(), startCommand(),
 		restartCommand(), endCommand(), setCommand(), historyCommand(), templatesCommand(), modelsCommand(), regionsCommand())
 	add("enter", sshCommand(), execCommand(), logsCommand(), cpCommand(), forwardCommand(), topCommand(), openCommand())
-	add("host", hostCommand(), agentCommand())
-	add("account", loginCommand(), logoutCommand(), accountCommand(), keyCommand(), balanceCommand(), billCommand(), invoiceCommand())
+	add("host", hostCommand(), agentCommand(), earningsCommand(), payoutCommand())
+	add("account", loginCommand(), logoutCommand(), accountCommand(), keyCommand(), balanceCommand(), billCommand(), invoiceCommand(), slaCommand(), statusCommand())
 	add("operate", upCommand(), serverCommand(), gatewayCommand(), configCommand(), doctorCommand(), backupCommand(), restoreCommand(),
 		ledgerCommand(), depositCommand(), refundCommand(), imageCommand(), openapiCommand(), demoCommand(), simCommand())
 	finish(root)

@@ -49,6 +49,16 @@ var zhCodes = map[string]string{
 	"totp_not_enrolled":   "尚未开始设置两步验证",
 	"totp_required":       "该用户启用了两步验证，请给出六位动态验证码",
 
+	// Earning.
+	"bad_breakdown":     "收入只能按主机、GPU 或日细分",
+	"bad_period":        "起止日期不正确",
+	"bad_month":         "月份不正确",
+	"batch_invalid":     "批次名称不正确",
+	"outage_not_found":  "没有这次中断",
+	"payout_not_found":  "没有这笔付款",
+	"payout_state":      "该付款目前的状态不允许此操作",
+	"reference_missing": "请给出银行的付款流水号",
+
 	// Accounts, users, keys.
 	"account_not_found":   "没有这个账户",
 	"user_not_found":      "该账户中没有这个用户",

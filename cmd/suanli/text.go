@@ -65,6 +65,27 @@ var words = map[string][2]string{
 	"no run time":             {"no run time", "没有运行时间"},
 	"no host is large enough": {"no host is large enough", "没有足够大的主机"},
 
+	// What a payout is, and what moves a provider's balance.
+	"requested":     {"requested", "已申请"},
+	"approved":      {"approved", "已批准"},
+	"paid":          {"paid", "已支付"},
+	"declined":      {"declined", "已拒绝"},
+	"returned":      {"returned", "已退回"},
+	"charge":        {"charge", "收费"},
+	"correction":    {"correction", "更正"},
+	"payout":        {"payout", "付款"},
+	"payout_return": {"payout returned", "付款退回"},
+	"sla_credit":    {"service level credit", "服务水平退还"},
+	"sla_clawback":  {"part of renters' credits", "租用者退还中的承担部分"},
+	"penalty":       {"penalty", "罚扣"},
+
+	// Who says that a lease could not be used.
+	"control_plane":  {"control plane: host silent", "控制面：主机失联"},
+	"host":           {"host: GPU lost", "主机：GPU 丢失"},
+	"instance_probe": {"probe in the instance", "实例内探测"},
+	"operator":       {"operator", "运营者"},
+	"provider":       {"provider", "主机提供者"},
+
 	"egress_beyond_estimate": {"egress beyond the estimate", "超出预估的出站流量"},
 }
 

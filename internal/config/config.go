@@ -49,6 +49,13 @@ type Config struct {
 	MinimumSeconds        int64
 	IdleStopSeconds       int64
 	CommissionBasisPoints int64
+	PayoutHoldSeconds     int64
+	PayoutReserve         int64 // basis points
+	SLAMinimumSeconds     int64
+	SLANoticeSeconds      int64
+	SLACredits            []Step // from an availability down: millionths, basis points of the charge
+	HostPenalties         []Step // from so long at fault on: seconds, basis points of the share
+	HostClawback          bool
 	StoragePrice          money.Rate // per GiB-month
 	EgressPrice           money.Rate // per GB
 	CatalogDir            string
@@ -135,6 +142,79 @@ func rate(key, def, doc string, field func(*Config) *money.Rate) Setting {
 		show: func(c *Config) string { return field(c).Display() }}
 }
 
+// Step is a share from a bound on.
+type Step struct {
+	Bound int64 // millionths of a percentage, or seconds
+	Share int64 // basis points
+}
+
+// steps reads bounds with their shares. Bounds end with unit: "%", or nothing for
+// whole seconds.
+func steps(key, def, doc, unit string, field func(*Config) *[]Step) Setting {
+	return Setting{Key: key, Default: def, Doc: doc,
+		parse: func(c *Config, v string) error {
+			*field(c) = nil
+			if v == "" {
+				return nil
+			}
+			var list []Step
+			for _, part := range strings.Split(v, ",") {
+				bound, share, _ := strings.Cut(strings.TrimSpace(part), "=")
+				s := Step{}
+				var ok, ok2 bool
+				if unit == "%" {
+					s.Bound, ok = percentage(bound, 4)
+				} else {
+					n, err := strconv.ParseInt(bound, 10, 64)
+					s.Bound, ok = n, err == nil && n >= 0
+				}
+				s.Share, ok2 = percentage(share, 2)
+				if !ok || !ok2 {
+					return note("%q: want BOUND%s=SHARE%%, with a share of 0%% to 100%%", part, unit)
+				}
+				if n := len(list); n > 0 && (unit == "%" && (list[n-1].Bound <= s.Bound || list[n-1].Share > s.Share) || unit == "" && list[n-1].Bound >= s.Bound) {
+					return note("%q is not in order: want the mildest first", part)
+				}
+				list = append(list, s)
+			}
+			*field(c) = list
+			return nil
+		},
+		show: func(c *Config) string {
+			var parts []string
+			for _, s := range *field(c) {
+				bound := strconv.FormatInt(s.Bound, 10)
+				if unit == "%" {
+					bound = fixed(s.Bound, 4) + "%"
+				}
+				parts = append(parts, bound+"="+fixed(s.Share, 2)+"%")
+			}
+			return strings.Join(parts, ",")
+		}}
+}
+
+// percentage reads such as "99.9%" in units of so many decimals of a per cent.
+func percentage(v string, decimals int) (int64, bool) {
+	v, ok := strings.CutSuffix(v, "%")
+	whole, part, _ := strings.Cut(v, ".")
+	if !ok || len(part) > decimals || len(whole) > 3 || whole == "" || strings.Trim(whole+part, "0123456789") != "" {
+		return 0, false
+	}
+	n, err := strconv.ParseInt(whole+part+strings.Repeat("0", decimals-len(part)), 10, 64)
+	most, _ := strconv.ParseInt("100"+strings.Repeat("0", decimals), 10, 64)
+	return n, err == nil && n <= most
+}
+
+// fixed shows a number of so many decimals, without zeros at its end.
+func fixed(n int64, decimals int) string {
+	digits := fmt.Sprintf("%0*d", decimals+1, n)
+	whole, part := digits[:len(digits)-decimals], strings.TrimRight(digits[len(digits)-decimals:], "0")
+	if part == "" {
+		return whole
+	}
+	return whole + "." + part
+}
+
 // Settings lists everything that can be set, in the order of the documents.
 func Settings() []Setting {
 	list := settings()
@@ -179,6 +259,13 @@ func settings() []Setting {
 		number("minimum_seconds", "60", "Shortest time that a run is charged for, in seconds.", 0, 86400, func(c *Config) *int64 { return &c.MinimumSeconds }),
 		number("idle_stop_seconds", "0", "Stop leases that nobody has used for this time, in seconds, if neither the renter nor the template says otherwise; 0: never.", 0, 366*86400, func(c *Config) *int64 { return &c.IdleStopSeconds }),
 		number("commission_basis_points", "1000", "The platform's share of a charge, in hundredths of a per cent.", 0, 10000, func(c *Config) *int64 { return &c.CommissionBasisPoints }),
+		number("payout_hold_seconds", "604800", "How long a provider's earnings are held before they can be paid out, in seconds.", 0, 366*86400, func(c *Config) *int64 { return &c.PayoutHoldSeconds }),
+		number("payout_reserve_basis_points", "0", "What of a provider's earnings is kept back for good, in hundredths of a per cent.", 0, 10000, func(c *Config) *int64 { return &c.PayoutReserve }),
+		number("sla_minimum_seconds", "60", "Outages of a lease that are shorter do not count against its availability, in seconds.", 0, 86400, func(c *Config) *int64 { return &c.SLAMinimumSeconds }),
+		number("sla_notice_seconds", "259200", "How long before a host's maintenance must be announced for its absence not to count, in seconds.", 0, 90*86400, func(c *Config) *int64 { return &c.SLANoticeSeconds }),
+		steps("sla_credits", "99.9%=10%,99%=25%,95%=100%", "What a lease gets back of a month's charge when its availability is under a bound: BOUND=SHARE, highest bound first, separated by commas; empty: nothing.", "%", func(c *Config) *[]Step { return &c.SLACredits }),
+		steps("host_penalties", "", "What of its share a host loses that was at fault for so many seconds of a lease's month: SECONDS=SHARE, such as 3600=5%,86400=20%; empty: nothing.", "", func(c *Config) *[]Step { return &c.HostPenalties }),
+		yes("host_clawback", "true", "Whether a host at fault pays its part of what its renters get back.", func(c *Config) *bool { return &c.HostClawback }),
 		rate("storage_price", "0.10", "Price of a GiB of disk for a month, also while stopped.", func(c *Config) *money.Rate { return &c.StoragePrice }),
 		rate("egress_price", "0.01", "Price of a GB (10^9 bytes) sent to the outside.", func(c *Config) *money.Rate { return &c.EgressPrice }),
 		text("tax_table", "", "CSV file with the taxes that invoices have, with the columns jurisdiction, name, rate, mode, from and until; empty: no taxes.", func(c *Config) *string { return &c.TaxTable }),

@@ -3,6 +3,7 @@ package config
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"unicode"
@@ -94,5 +95,32 @@ func TestEverySettingIsDocumentedAndShown(t *testing.T) {
 	}
 	if len(chinese) != len(Settings()) {
 		t.Errorf("%d settings and %d descriptions in Chinese: one is of nothing", len(Settings()), len(chinese))
+	}
+}
+
+func TestStepsAreReadExactlyAndInOrderOnly(t *testing.T) {
+	t.Parallel()
+	load := func(key, value string) (*Config, error) {
+		return Load("", func(string) (string, bool) { return "", false }, map[string]string{key: value})
+	}
+	c, err := load("sla_credits", "99.9%=10%, 99%=25%,95%=100%")
+	if err != nil || !slices.Equal(c.SLACredits, []Step{{999_000, 1000}, {990_000, 2500}, {950_000, 10_000}}) {
+		t.Errorf("%v, %v", c.SLACredits, err)
+	}
+	if got := c.Values()["sla_credits"]; got != "99.9%=10%,99%=25%,95%=100%" {
+		t.Errorf("shown as %s", got)
+	}
+	if c, err = load("host_penalties", "3600=5.5%,86400=20%"); err != nil || !slices.Equal(c.HostPenalties, []Step{{3600, 550}, {86400, 2000}}) {
+		t.Errorf("%v, %v", c.HostPenalties, err)
+	}
+	for key, values := range map[string][]string{
+		"sla_credits":    {"99.9", "99.9%", "99.9%=10", "101%=1%", "99.99999%=1%", "95%=100%,99%=25%", "99%=25%,95%=10%", "-1%=1%", "%=1%", "99%=1%,"},
+		"host_penalties": {"x=1%", "-1=1%", "10=1%,5=2%", "10=200%"},
+	} {
+		for _, v := range values {
+			if _, err := load(key, v); err == nil {
+				t.Errorf("%s takes %q", key, v)
+			}
+		}
 	}
 }

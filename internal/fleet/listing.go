@@ -170,6 +170,7 @@ func (s *Service) change(ctx context.Context, p account.Principal, hostID, actio
 		if r == nil || !owns(p, r) {
 			return noHost(hostID)
 		}
+		was := r.Maintenance
 		edit(r)
 		listing, err := json.Marshal(r.Listing)
 		if err != nil {
@@ -182,6 +183,9 @@ func (s *Service) change(ctx context.Context, p account.Principal, hostID, actio
 		_, err = tx.Exec(ctx, `UPDATE fleet_hosts SET listing = ?, draining = ?, maintenance_from = ?, maintenance_until = ? WHERE id = ?`,
 			string(listing), draining, store.Micros(r.Maintenance.From), store.Micros(r.Maintenance.Until), hostID)
 		if err != nil {
+			return err
+		}
+		if err := s.announce(ctx, tx, r, was, r.Maintenance); err != nil {
 			return err
 		}
 		return s.audit(ctx, tx, p, action, hostID, detail)

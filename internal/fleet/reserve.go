@@ -167,6 +167,10 @@ func (s *Service) take(ctx context.Context, tx *store.Tx, host *record, leaseID 
 		if n == 0 {
 			return fault.New(fault.Conflict, code, "a GPU of this offer was taken a moment ago; search again")
 		}
+		if _, err := tx.Exec(ctx, `INSERT INTO fleet_rented (lease_id, gpu_uuid, from_at, host_id, account_id, simulated) VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`,
+			leaseID, uuid, now, host.ID, host.AccountID, bit(host.Simulated)); err != nil {
+			return fmt.Errorf("reserve: %w", err)
+		}
 	}
 	return nil
 }
@@ -261,6 +265,9 @@ func (s *Service) allocation(ctx context.Context, tx *store.Tx, host *record, r 
 // nothing of the lease runs on the host any more, and calls Refresh after the
 // commit.
 func (s *Service) ReleaseCompute(ctx context.Context, tx *store.Tx, leaseID string) error {
+	if err := s.endRental(ctx, tx, leaseID); err != nil {
+		return err
+	}
 	if _, err := tx.Exec(ctx, `DELETE FROM fleet_allocations WHERE lease_id = ?`, leaseID); err != nil {
 		return fmt.Errorf("release: %w", err)
 	}
@@ -310,10 +317,21 @@ func (s *Service) ReserveCompute(ctx context.Context, tx *store.Tx, leaseID stri
 
 // ReleaseAll gives back all that a lease has. It may be repeated.
 func (s *Service) ReleaseAll(ctx context.Context, tx *store.Tx, leaseID string) error {
+	if err := s.endRental(ctx, tx, leaseID); err != nil {
+		return err
+	}
 	for _, table := range []string{"fleet_allocations", "fleet_ports", "fleet_reservations"} {
 		if _, err := tx.Exec(ctx, `DELETE FROM `+table+` WHERE lease_id = ?`, leaseID); err != nil {
 			return fmt.Errorf("release: %w", err)
 		}
+	}
+	return nil
+}
+
+// endRental keeps in the history that a lease has no GPU any more.
+func (s *Service) endRental(ctx context.Context, tx *store.Tx, leaseID string) error {
+	if _, err := tx.Exec(ctx, `UPDATE fleet_rented SET until_at = ? WHERE lease_id = ? AND until_at = 0`, store.Micros(s.clock()), leaseID); err != nil {
+		return fmt.Errorf("release: %w", err)
 	}
 	return nil
 }

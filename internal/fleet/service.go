@@ -244,6 +244,7 @@ func (s *Service) Load(ctx context.Context) error {
 		s.publish(r.ID)
 	}
 	s.index.compact()
+	s.keepAllListed(ctx)
 	return nil
 }
 
@@ -266,6 +267,7 @@ func (s *Service) reload(ctx context.Context, hostID string) error {
 		}
 		s.add(r)
 		s.publish(hostID)
+		s.noteListed(ctx, nil, r)
 		return nil
 	}
 	h.loading.Lock()
@@ -275,6 +277,7 @@ func (s *Service) reload(ctx context.Context, hostID string) error {
 		return err
 	}
 	s.mu.Lock()
+	old := h.record
 	if r == nil {
 		delete(s.keys, h.record.BusKey)
 		delete(s.hosts, hostID)
@@ -284,6 +287,7 @@ func (s *Service) reload(ctx context.Context, hostID string) error {
 	}
 	s.mu.Unlock()
 	s.publish(hostID)
+	s.noteListed(ctx, old, r)
 	return nil
 }
 
@@ -348,6 +352,7 @@ func (s *Service) Run(ctx context.Context) error {
 			s.index.compactIfLarge()
 		case <-keep.C:
 			s.keepLives(ctx)
+			s.keepAllListed(ctx)
 			s.republish()
 		}
 	}

@@ -40,6 +40,9 @@ const (
 	Event    Kind = "ev"
 	Audit    Kind = "au"
 	Bid      Kind = "bd"
+
+	Maintenance Kind = "mw"
+	Payout      Kind = "po"
 )
 
 var encoding = base32.NewEncoding("0123456789abcdefghjkmnpqrstvwxyz").WithPadding(base32.NoPadding)
@@ -64,7 +67,7 @@ func Check(k Kind, s string) error {
 }
 
 // kinds are all kinds; see Resembles.
-var kinds = []Kind{Account, User, Key, Session, SSHKey, Host, Gateway, Token, Listing, Quote, Lease, Usage, Charge, Transfer, Invoice, Request, Event, Audit, Bid}
+var kinds = []Kind{Account, User, Key, Session, SSHKey, Host, Gateway, Token, Listing, Quote, Lease, Usage, Charge, Transfer, Invoice, Request, Event, Audit, Bid, Maintenance, Payout}
 
 // resembling is how much of an identifier people show or compare: a prefix of one
 // that is as long is taken for it.

@@ -58,6 +58,8 @@ var layers = map[string]rule{
 	"internal/fleet":   {layer: service, never: []string{"internal/billing", "internal/lease", "internal/ledger"}},
 	"internal/billing": {layer: service, never: []string{"internal/fleet", "internal/lease", "internal/catalog", "internal/protocol"}},
 	"internal/lease":   {layer: service, never: []string{"internal/ledger"}},
+	"internal/earning": {layer: service},
+	"internal/sla":     {layer: service},
 
 	"internal/instance": {layer: side, only: []string{"internal/protocol"}},
 

@@ -19,9 +19,11 @@ import (
 	"suanli.dev/internal/account"
 	"suanli.dev/internal/billing"
 	"suanli.dev/internal/catalog"
+	"suanli.dev/internal/earning"
 	"suanli.dev/internal/fleet"
 	"suanli.dev/internal/lease"
 	"suanli.dev/internal/ratelimit"
+	"suanli.dev/internal/sla"
 	"suanli.dev/internal/store"
 )
 
@@ -36,6 +38,8 @@ type Services struct {
 	Fleet    *fleet.Service
 	Billing  *billing.Service
 	Leases   *lease.Service
+	Earnings *earning.Service
+	Levels   *sla.Service
 	Entrance *Entrance
 }
 
@@ -47,6 +51,8 @@ func (a *API) subjects() {
 	a.registerFleet()
 	a.registerLease()
 	a.registerBilling()
+	a.registerEarning()
+	a.registerSLA()
 }
 
 // Config is what a Server needs. Accounts is the one service without which

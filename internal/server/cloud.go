@@ -25,6 +25,7 @@ import (
 	"suanli.dev/internal/bus"
 	"suanli.dev/internal/catalog"
 	"suanli.dev/internal/config"
+	"suanli.dev/internal/earning"
 	"suanli.dev/internal/fault"
 	"suanli.dev/internal/fleet"
 	"suanli.dev/internal/gateway"
@@ -33,6 +34,7 @@ import (
 	"suanli.dev/internal/money"
 	"suanli.dev/internal/pricing"
 	"suanli.dev/internal/protocol"
+	"suanli.dev/internal/sla"
 	"suanli.dev/internal/store"
 )
 
@@ -43,6 +45,8 @@ type Cloud struct {
 	Billing   *billing.Service
 	Ledger    *ledger.Ledger
 	Leases    *lease.Service
+	Earnings  *earning.Service
+	Levels    *sla.Service
 	Authority *gateway.Authority
 	Tunnels   *gateway.Tunnels
 	DB        *store.DB
@@ -199,14 +203,29 @@ func (c *Cloud) openServices(ctx context.Context, secret []byte) error {
 	if err != nil {
 		return err
 	}
+	promise, penalty := levels(cfg)
+	c.Levels, err = sla.New(sla.Config{
+		DB: c.DB, Clock: c.clock, Ledger: c.Ledger, Money: c.Billing, Leases: c.Leases, Hosts: c.Fleet, Audit: c.Accounts.Audit,
+		Promise: promise, Penalty: penalty, Log: log,
+	})
+	if err != nil {
+		return err
+	}
+	c.Earnings, err = earning.New(earning.Config{
+		DB: c.DB, Clock: c.clock, Ledger: c.Ledger, Money: c.Billing, Hosts: c.Fleet, Leases: c.Leases, ZoneOf: c.zoneOf, Audit: c.Accounts.Audit, Taken: c.Levels.Taken,
+		Rule: pricing.Payouts{HoldSeconds: cfg.PayoutHoldSeconds, ReserveBasisPoints: cfg.PayoutReserve},
+	})
+	if err != nil {
+		return err
+	}
 	metrics := prometheus.NewRegistry()
 	metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	entrance := &Entrance{SSHAddress: c.sshIn.Addr().String(), SSHHostKey: strings.TrimSpace(sshLine(c.Authority)), AppURL: c.appURL, Open: c.openStream}
 	c.http = New(Config{
-		Services: Services{Accounts: c.Accounts, Catalog: cat, Fleet: c.Fleet, Billing: c.Billing, Leases: c.Leases, Entrance: entrance},
+		Services: Services{Accounts: c.Accounts, Catalog: cat, Fleet: c.Fleet, Billing: c.Billing, Leases: c.Leases, Earnings: c.Earnings, Levels: c.Levels, Entrance: entrance},
 		DB:       c.DB, Log: log, Version: c.version, PublicURL: cfg.APIURL(), Metrics: metrics, Tracing: c.tracing,
 	})
-	for _, m := range []interface{ Migrate(context.Context) error }{c.Accounts, c.Ledger, c.Fleet, c.Billing, c.Leases, c.http} {
+	for _, m := range []interface{ Migrate(context.Context) error }{c.Accounts, c.Ledger, c.Fleet, c.Billing, c.Leases, c.Earnings, c.Levels, c.http} {
 		if err := m.Migrate(ctx); err != nil {
 			return err
 		}
@@ -235,6 +254,28 @@ func readTaxes(path string) ([]pricing.TaxRule, error) {
 		return nil, fmt.Errorf("tax_table %s: %w", path, err)
 	}
 	return rules, nil
+}
+
+// levels are the operator's promise to renters and rule for hosts' faults.
+func levels(cfg *config.Config) (pricing.Promise, pricing.PenaltyRule) {
+	p := pricing.Promise{MinimumSeconds: cfg.SLAMinimumSeconds, NoticeSeconds: cfg.SLANoticeSeconds}
+	for _, s := range cfg.SLACredits {
+		p.Credits = append(p.Credits, pricing.Credit{BelowPPM: s.Bound, BasisPoints: s.Share})
+	}
+	r := pricing.PenaltyRule{ClawBack: cfg.HostClawback}
+	for _, s := range cfg.HostPenalties {
+		r.Steps = append(r.Steps, pricing.PenaltyStep{FromSeconds: s.Bound, BasisPoints: s.Share})
+	}
+	return p, r
+}
+
+// zoneOf returns an account's time zone.
+func (c *Cloud) zoneOf(ctx context.Context, accountID string) (string, error) {
+	a, err := c.Accounts.Account(ctx, accountID)
+	if err != nil {
+		return "", err
+	}
+	return a.TimeZone, nil
 }
 
 // sendCommand sends a command to a host over the bus.
@@ -302,6 +343,7 @@ func (c *Cloud) Run(ctx context.Context) error {
 	part("billing", c.Billing.Run)
 	part("invoices", c.Billing.RunInvoices)
 	part("leases", c.Leases.Run)
+	part("service levels", c.Levels.Run)
 	part("tunnels", func(ctx context.Context) error { return c.Tunnels.Serve(ctx, c.agents) })
 	part("SSH gateway", func(ctx context.Context) error { return c.ssh.Serve(ctx, c.sshIn) })
 	part("HTTP", c.serveHTTP)

@@ -13,8 +13,10 @@ import (
 	"suanli.dev/internal/account"
 	"suanli.dev/internal/billing"
 	"suanli.dev/internal/catalog"
+	"suanli.dev/internal/earning"
 	"suanli.dev/internal/fleet"
 	"suanli.dev/internal/lease"
+	"suanli.dev/internal/sla"
 )
 
 // Document returns the OpenAPI document of a server with every subject,
@@ -37,7 +39,7 @@ func Document(version string) ([]byte, error) {
 // calls none.
 func everything() Services {
 	return Services{
-		Accounts: &account.Service{}, Catalog: &catalog.Catalog{}, Fleet: &fleet.Service{}, Billing: &billing.Service{},
+		Accounts: &account.Service{}, Catalog: &catalog.Catalog{}, Fleet: &fleet.Service{}, Billing: &billing.Service{}, Earnings: &earning.Service{}, Levels: &sla.Service{},
 		Leases: &lease.Service{}, Entrance: &Entrance{},
 	}
 }
