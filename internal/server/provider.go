@@ -38,7 +38,7 @@ func (a *API) registerEarning() {
 		if err != nil {
 			return nil, err
 		}
-		return whole(list, statementJSON), nil
+		return whole(list, hostStatementJSON), nil
 	})
 	a.registerPayouts()
 }
@@ -136,7 +136,7 @@ func earningsJSON(b earning.Breakdown) api.Earnings {
 	return out
 }
 
-func statementJSON(s earning.Statement) api.ProviderStatement {
+func hostStatementJSON(s earning.Statement) api.ProviderStatement {
 	out := api.ProviderStatement{
 		From: s.Month.Start, Until: s.Month.End, TimeZone: s.TimeZone, Currency: string(s.Currency), Opening: s.Opening, Closing: s.Closing,
 		Lines: []api.ProviderStatementLine{},
