@@ -21,6 +21,7 @@ import (
 	"suanli.dev/internal/catalog"
 	"suanli.dev/internal/fleet"
 	"suanli.dev/internal/lease"
+	"suanli.dev/internal/market"
 	"suanli.dev/internal/ratelimit"
 	"suanli.dev/internal/store"
 )
@@ -36,6 +37,7 @@ type Services struct {
 	Fleet    *fleet.Service
 	Billing  *billing.Service
 	Leases   *lease.Service
+	Market   *market.Service
 	Entrance *Entrance
 }
 
@@ -46,6 +48,7 @@ func (a *API) subjects() {
 	a.registerCatalog()
 	a.registerFleet()
 	a.registerLease()
+	a.registerSpot()
 	a.registerBilling()
 }
 

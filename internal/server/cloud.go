@@ -30,6 +30,7 @@ import (
 	"suanli.dev/internal/gateway"
 	"suanli.dev/internal/lease"
 	"suanli.dev/internal/ledger"
+	"suanli.dev/internal/market"
 	"suanli.dev/internal/money"
 	"suanli.dev/internal/protocol"
 	"suanli.dev/internal/store"
@@ -42,6 +43,7 @@ type Cloud struct {
 	Billing   *billing.Service
 	Ledger    *ledger.Ledger
 	Leases    *lease.Service
+	Market    *market.Service
 	Authority *gateway.Authority
 	Tunnels   *gateway.Tunnels
 	DB        *store.DB
@@ -189,14 +191,24 @@ func (c *Cloud) openServices(ctx context.Context, secret []byte) error {
 	if err != nil {
 		return err
 	}
+	c.Market, err = market.New(market.Config{
+		DB: c.DB, Clock: c.clock, Supply: c.Fleet, Leases: c.Leases, Money: c.Billing, Audit: c.Accounts.Audit, Currency: cfg.Currency, Log: log,
+		Account: func(ctx context.Context, accountID string) (money.Currency, string, error) {
+			a, err := c.Accounts.Account(ctx, accountID)
+			return a.Currency, a.TimeZone, err
+		},
+	})
+	if err != nil {
+		return err
+	}
 	metrics := prometheus.NewRegistry()
 	metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	entrance := &Entrance{SSHAddress: c.sshIn.Addr().String(), SSHHostKey: strings.TrimSpace(sshLine(c.Authority)), AppURL: c.appURL, Open: c.openStream}
 	c.http = New(Config{
-		Services: Services{Accounts: c.Accounts, Catalog: cat, Fleet: c.Fleet, Billing: c.Billing, Leases: c.Leases, Entrance: entrance},
+		Services: Services{Accounts: c.Accounts, Catalog: cat, Fleet: c.Fleet, Billing: c.Billing, Leases: c.Leases, Market: c.Market, Entrance: entrance},
 		DB:       c.DB, Log: log, Version: c.version, PublicURL: cfg.APIURL(), Metrics: metrics, Tracing: c.tracing,
 	})
-	for _, m := range []interface{ Migrate(context.Context) error }{c.Accounts, c.Ledger, c.Fleet, c.Billing, c.Leases, c.http} {
+	for _, m := range []interface{ Migrate(context.Context) error }{c.Accounts, c.Ledger, c.Fleet, c.Billing, c.Leases, c.Market, c.http} {
 		if err := m.Migrate(ctx); err != nil {
 			return err
 		}
@@ -274,6 +286,7 @@ func (c *Cloud) Run(ctx context.Context) error {
 	part("fleet", c.Fleet.Run)
 	part("billing", c.Billing.Run)
 	part("leases", c.Leases.Run)
+	part("spot market", c.Market.Run)
 	part("tunnels", func(ctx context.Context) error { return c.Tunnels.Serve(ctx, c.agents) })
 	part("SSH gateway", func(ctx context.Context) error { return c.ssh.Serve(ctx, c.sshIn) })
 	part("HTTP", c.serveHTTP)
