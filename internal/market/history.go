@@ -97,7 +97,7 @@ func (s *Service) History(ctx context.Context, q Span) (History, error) {
 		h.From = h.To.Add(-7 * 24 * time.Hour)
 	}
 	if !h.From.Before(h.To) || h.To.Sub(h.From) > maxHistory {
-		return History{}, fault.New(fault.Invalid, "bad_window", "prices from %s to %s: want an end after the beginning, at most 400 days later", h.From.Format(time.RFC3339), h.To.Format(time.RFC3339)).At("query.from")
+		return History{}, fault.New(fault.Invalid, "bad_time_range", "prices from %s to %s: want an end after the beginning, at most 400 days later", h.From.Format(time.RFC3339), h.To.Format(time.RFC3339)).At("query.from")
 	}
 	err = s.DB.View(ctx, func(ctx context.Context, tx *store.Tx) error {
 		all, err := steps(ctx, tx, k, h.GPUs, h.From, h.To)

@@ -15,6 +15,7 @@ import (
 	"suanli.dev/internal/catalog"
 	"suanli.dev/internal/fleet"
 	"suanli.dev/internal/lease"
+	"suanli.dev/internal/market"
 )
 
 // Document returns the OpenAPI document of a server with every subject,
@@ -38,7 +39,7 @@ func Document(version string) ([]byte, error) {
 func everything() Services {
 	return Services{
 		Accounts: &account.Service{}, Catalog: &catalog.Catalog{}, Fleet: &fleet.Service{}, Billing: &billing.Service{},
-		Leases: &lease.Service{}, Entrance: &Entrance{},
+		Leases: &lease.Service{}, Market: &market.Service{}, Entrance: &Entrance{},
 	}
 }
 
