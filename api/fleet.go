@@ -181,6 +181,18 @@ type Listing struct {
 	EgressPerGB        *Rate           `json:"egress_per_gb,omitempty"`
 	MinGPUs            int             `json:"min_gpus,omitempty" doc:"The smallest bundle offered"`
 	EndsAt             *time.Time      `json:"ends_at,omitempty"`
+
+	SpotFloorPerGPUHour map[string]Rate `json:"spot_floor_per_gpu_hour,omitempty" doc:"The least that bids pay, by GPU model"`
+	SpotFloorRule       *SpotFloorRule  `json:"spot_floor_rule,omitempty" doc:"How the floors follow the market; without it and a floor, they are 30 % of the median price on demand"`
+}
+
+// SpotFloorRule says how a floor follows the market: the highest part counts,
+// within the bounds.
+type SpotFloorRule struct {
+	OfOnDemandBasisPoints int  `json:"of_on_demand_basis_points,omitempty" minimum:"0" maximum:"100000" doc:"Of the median price on demand of the model in the zone, in 1/100 of a per cent"`
+	OfLastBasisPoints     int  `json:"of_last_basis_points,omitempty" minimum:"0" maximum:"10000" doc:"Of the last price on the spot market"`
+	MinPerGPUHour         Rate `json:"min_per_gpu_hour,omitempty"`
+	MaxPerGPUHour         Rate `json:"max_per_gpu_hour,omitempty" doc:"0: none"`
 }
 
 // UpdateListing changes the fields that are given. Leases that run keep their prices.
@@ -191,6 +203,9 @@ type UpdateListing struct {
 	EgressPerGB        *Rate           `json:"egress_per_gb,omitempty"`
 	MinGPUs            *int            `json:"min_gpus,omitempty" minimum:"0" maximum:"64"`
 	EndsAt             *time.Time      `json:"ends_at,omitempty"`
+
+	SpotFloorPerGPUHour map[string]Rate `json:"spot_floor_per_gpu_hour,omitempty" doc:"The least that bids pay, by GPU model; others stay"`
+	SpotFloorRule       *SpotFloorRule  `json:"spot_floor_rule,omitempty" doc:"All zero: none"`
 }
 
 // Maintenance is an announced absence.

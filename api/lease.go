@@ -113,6 +113,8 @@ type Lease struct {
 	PerHour      Amount            `json:"per_hour"`
 	Currency     string            `json:"currency"`
 	StopAt       *time.Time        `json:"stop_at,omitempty"`
+	BidID        string            `json:"bid_id,omitempty" doc:"Of the bid that pays for it on the spot market; per_hour is then what it cost when it began"`
+	InterruptAt  *time.Time        `json:"interrupt_at,omitempty" doc:"When the spot market takes its place away, unless its bid wins again before"`
 	IdleStop     *IdleStop         `json:"idle_stop,omitempty"`
 	SpendingCap  Amount            `json:"spending_cap,omitempty"`
 	CreatedAt    time.Time         `json:"created_at"`

@@ -73,7 +73,9 @@ func explain(l api.BillLine, b *api.Bill) string {
 	switch l.Meter {
 	case "compute":
 		what = fmt.Sprintf("运行 %d 秒", l.Used)
-		if l.Charged != l.Used {
+		if l.Charged == 0 && l.Used > 0 {
+			what += "，开始后 60 秒内被中断，不计费"
+		} else if l.Charged != l.Used {
 			what += fmt.Sprintf("，按 %d 秒计费（含最短计费时长和按粒度进位）", l.Charged)
 		}
 	case "storage":

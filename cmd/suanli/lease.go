@@ -196,11 +196,13 @@ func mark(simulated bool) string {
 
 func rentCommand() *cobra.Command {
 	w := &wishes{}
+	var spot spotWishes
 	var wait waiting
 	cmd := &cobra.Command{
 		Use: "rent [OFFER] [-- COMMAND…]", Short: tr("Rent a GPU: quote, accept, wait until it runs"),
 		Example: `  suanli rent --where 'gpu_count = 1' --template jupyterlab --name lab --stop-in 8h
-  suanli rent --where 'gpu_model = "RTX 4090"' --image debian:12 --disk 50 --no-wait -- sleep 3600`,
+  suanli rent --where 'gpu_model = "RTX 4090"' --image debian:12 --disk 50 --no-wait -- sleep 3600
+  suanli rent --spot --bid 0.40 --gpu-model "RTX 4090" --template jupyterlab --name cheap`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			offer, command := args, []string(nil)
 			if n := cmd.ArgsLenAtDash(); n >= 0 {
@@ -212,6 +214,10 @@ func rentCommand() *cobra.Command {
 			c, err := client(cmd)
 			if err != nil {
 				return err
+			}
+			if spot.spot {
+				spot.offerOrWhereUsed = len(offer) > 0 || w.where != ""
+				return rentSpot(cmd, c, w, &spot, command, wait.yes())
 			}
 			q, err := w.makeQuote(cmd.Context(), c, offer)
 			if err != nil {
@@ -243,6 +249,7 @@ func rentCommand() *cobra.Command {
 	}
 	w.quoteFlags(cmd)
 	w.leaseFlags(cmd)
+	spot.flags(cmd)
 	wait.flags(cmd, tr("wait until it runs"))
 	return cmd
 }

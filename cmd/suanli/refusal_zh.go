@@ -28,6 +28,21 @@ var zhCodes = map[string]string{
 	"bad_report":              "主机上报的内容无法读取",
 	"no_responder":            "对方暂时没有应答，请稍后再试",
 
+	// The spot market.
+	"bid_not_found":    "没有这个出价",
+	"bid_ambiguous":    "有多个同名的出价，请使用标识符",
+	"bid_state":        "出价当前的状态不允许此操作",
+	"invalid_bid":      "出价不可用；出价以每个 GPU 每小时计，而不是整个组合",
+	"quota_bids":       "账户的出价数量已达上限",
+	"market_not_found": "没有这种 GPU 的市场",
+	"zone_needed":      "多个可用区有该型号，请指定可用区",
+	"bad_time_range":   "价格的时间段不可用",
+	"bad_share":        "时间比例或余量超出范围",
+	"no_advice":        "没有可用的出价建议",
+	"rate_invalid":     "价格不可用",
+	"rate_set":         "该时刻的价格已经确定",
+	"not_spot":         "该租约不属于竞价市场",
+
 	// Who asks, and what they may.
 	"unauthenticated":     "需要登录或提供 API 密钥",
 	"invalid_token":       "API 密钥或登录凭据无效、已过期或已吊销",
@@ -138,9 +153,6 @@ var zhCodes = map[string]string{
 	"too_many_ports":        "端口过多",
 	"invalid_run_seconds":   "运行时长超出范围",
 	"price_moved":           "价格已变动；请重新获取报价",
-	"rate_set":              "该时刻已设置过另一个价格",
-	"rate_invalid":          "价格无效",
-	"not_spot":              "该租约不是竞价租约",
 	"not_monthly":           "该租约不是包月租约",
 	"invalid_on_lapse":      "到期处理方式无效",
 	"months_over":           "预付的月份已结束",

@@ -200,6 +200,8 @@ func completerOf(c *cobra.Command) cobra.CompletionFunc {
 		return completeCopy
 	case strings.Contains(c.Use, " LEASE"):
 		return first(completeLeases)
+	case strings.Contains(c.Use, " BID"):
+		return first(completeBids)
 	case strings.Contains(c.Use, " HOST"):
 		return first(completeHosts)
 	case strings.Contains(c.Use, "OFFER"):
@@ -364,7 +366,7 @@ var flagCompletions = map[string]cobra.CompletionFunc{
 	"region":    completeRegions,
 	"zone":      completeZones,
 	"sort":      completeSort,
-	"state": cobra.FixedCompletions([]cobra.Completion{"accepted", "provisioning", "running", "stopping", "stopped", "starting", "unreachable", "ending", "ended", "failed"},
+	"state": cobra.FixedCompletions([]cobra.Completion{"accepted", "provisioning", "running", "stopping", "stopped", "starting", "interrupted", "unreachable", "ending", "ended", "failed"},
 		cobra.ShellCompDirectiveNoFileComp),
 	"currency": cobra.FixedCompletions([]cobra.Completion{"USD", "CNY"}, cobra.ShellCompDirectiveNoFileComp),
 }

@@ -118,6 +118,7 @@ type Agent struct {
 	ctx     context.Context // of Run; leases that commands bring live in it
 	changed chan struct{}   // capacity 1: a report is due
 	askNow  chan struct{}   // capacity 1: the engine may have gone away
+	notices chan struct{}   // capacity 1: an instance is to be told of its interruption
 	wg      sync.WaitGroup
 }
 
@@ -185,7 +186,7 @@ func New(cfg Config) (*Agent, error) {
 	a := &Agent{
 		cfg: cfg, log: cfg.Log.With("host", cfg.HostID), driver: cfg.Driver, gpus: cfg.GPUs,
 		leases: map[string]*lease{}, fences: map[string]int64{}, health: map[string]unfit{},
-		stats: map[string]protocol.GPUStats{}, changed: make(chan struct{}, 1), askNow: make(chan struct{}, 1), session: randomID(),
+		stats: map[string]protocol.GPUStats{}, changed: make(chan struct{}, 1), askNow: make(chan struct{}, 1), notices: make(chan struct{}, 1), session: randomID(),
 	}
 	if a.gpus == nil {
 		if a.gpus, err = a.sources(); err != nil {
@@ -261,7 +262,7 @@ func (a *Agent) Run(ctx context.Context) error {
 		_ = a.gpus.Close()
 		_ = a.driver.Close()
 	}()
-	for _, loop := range []func(context.Context){a.superviseEngine, a.watchEngine, a.pollLoop, a.insideLoop, a.logCleaner} {
+	for _, loop := range []func(context.Context){a.superviseEngine, a.watchEngine, a.pollLoop, a.insideLoop, a.noticeLoop, a.logCleaner} {
 		a.wg.Add(1)
 		go func() {
 			defer a.wg.Done()

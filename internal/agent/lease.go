@@ -43,6 +43,8 @@ type lease struct {
 	firstSeq int64
 	missing  int
 	lastSave protocol.Instant
+
+	ends time.Time // when its place is taken away; zero: it is not
 }
 
 func newLease(id string) *lease { return &lease{id: id, wake: make(chan struct{}, 1)} }

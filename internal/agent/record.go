@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
 
 	"suanli.dev/internal/agent/meter"
 	"suanli.dev/internal/protocol"
@@ -44,6 +45,10 @@ type record struct {
 	Egress  meter.Counter `json:"egress"`
 	Ingress meter.Counter `json:"ingress"`
 	DiskMiB int64         `json:"disk_used_mib"`
+	// Told is the end of the notice that the container of generation ToldRun was
+	// told last; zero: none.
+	Told    time.Time `json:"told,omitzero"`
+	ToldRun int64     `json:"told_run,omitempty"`
 }
 
 func (a *Agent) leaseDir(id string) string { return filepath.Join(a.cfg.Dir, "leases", id) }

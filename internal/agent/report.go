@@ -171,6 +171,7 @@ func (a *Agent) takeReply(report protocol.Report, reply protocol.ReportReply) {
 		now := a.cfg.clock()
 		changed := l.rec.Limits != d.Limits
 		l.rec.Limits, l.rec.LimitsAt = d.Limits, now
+		a.takeNotice(l)
 		if passed, same := since(now, l.lastSave); changed || !same || passed > 15*time.Second {
 			// Not at every beat: a record that is a little old stops a lease a little
 			// early only if the control plane stays away for all it was paid for.

@@ -10,6 +10,7 @@ import (
 	"suanli.dev/internal/account"
 	"suanli.dev/internal/fault"
 	"suanli.dev/internal/money"
+	"suanli.dev/internal/pricing/auction"
 	"suanli.dev/internal/store"
 )
 
@@ -22,6 +23,11 @@ type Listing struct {
 	PerCPUHour         *money.Rate           `json:"per_cpu_hour,omitempty"`
 	StoragePerGiBMonth *money.Rate           `json:"storage_per_gib_month,omitempty"`
 	EgressPerGB        *money.Rate           `json:"egress_per_gb,omitempty"`
+	// SpotFloorPerGPUHour is the least that bids pay, by model, and SpotFloorRule
+	// how the floors of all models follow the market; the higher of the two counts.
+	// Without either it is StandardFloor.
+	SpotFloorPerGPUHour map[string]money.Rate `json:"spot_floor_per_gpu_hour,omitempty"`
+	SpotFloorRule       *auction.FloorRule    `json:"spot_floor_rule,omitempty"`
 	// MinGPUs is the smallest bundle offered; 0 and 1 mean any.
 	MinGPUs int `json:"min_gpus,omitempty"`
 	// EndsAt is when the host leaves the market; zero: never.
@@ -34,8 +40,12 @@ type ListingChange struct {
 	PerCPUHour         *money.Rate
 	StoragePerGiBMonth *money.Rate
 	EgressPerGB        *money.Rate
-	MinGPUs            *int
-	EndsAt             *time.Time // the zero time: no end
+
+	SpotFloorPerGPUHour map[string]money.Rate // by model; adds to and replaces
+	SpotFloorRule       *auction.FloorRule    // the zero rule: none
+
+	MinGPUs *int
+	EndsAt  *time.Time // the zero time: no end
 }
 
 // SetListing changes a host's prices and terms. Leases that run keep theirs.
@@ -63,6 +73,17 @@ func (s *Service) SetListing(ctx context.Context, p account.Principal, hostID st
 		}
 		if c.EgressPerGB != nil {
 			l.EgressPerGB = c.EgressPerGB
+		}
+		if len(c.SpotFloorPerGPUHour) > 0 {
+			floors := map[string]money.Rate{}
+			maps.Copy(floors, l.SpotFloorPerGPUHour)
+			maps.Copy(floors, c.SpotFloorPerGPUHour)
+			l.SpotFloorPerGPUHour = floors
+		}
+		if c.SpotFloorRule != nil {
+			if l.SpotFloorRule = c.SpotFloorRule; *c.SpotFloorRule == (auction.FloorRule{}) {
+				l.SpotFloorRule = nil
+			}
 		}
 		if c.MinGPUs != nil {
 			l.MinGPUs = *c.MinGPUs
@@ -93,6 +114,9 @@ func (s *Service) checkChange(c ListingChange) error {
 		if err := check("per_gpu_hour", &r); err != nil {
 			return err
 		}
+	}
+	if err := checkFloors(c); err != nil {
+		return err
 	}
 	for field, r := range map[string]*money.Rate{
 		"per_cpu_hour": c.PerCPUHour, "storage_per_gib_month": c.StoragePerGiBMonth, "egress_per_gb": c.EgressPerGB,

@@ -44,6 +44,7 @@ func runInit(settingsPath, runDir string) int {
 	if err := os.Chmod(runDir, 0o755); err != nil {
 		log.Warn("the run folder may be closed to the image's user", "error", err)
 	}
+	forgetInterruption(filepath.Join(runDir, interruptionFile))
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	in := &instance{

@@ -160,6 +160,8 @@ type SpotLease struct {
 	Interrupting bool
 	// EverRan says that it has a disk, on its host only.
 	EverRan bool
+	// TakenInSetUp says that its place was taken away before it ran.
+	TakenInSetUp bool
 }
 
 // SpotLeases returns the leases of bids in tx, by lease. Those that are over are
@@ -176,7 +178,8 @@ func (s *Service) SpotLeases(ctx context.Context, tx *store.Tx, ids []string) (m
 	list, err := selectLeases(ctx, tx, `id IN (?`+strings.Repeat(",?", len(ids)-1)+`)`, args...)
 	for _, l := range list {
 		out[l.ID] = SpotLease{ID: l.ID, HostID: l.HostID, State: l.State, Code: l.Code, Message: l.Message,
-			Interrupting: l.interrupting(), EverRan: l.State != Accepted && l.State != Provisioning}
+			Interrupting: l.interrupting(), EverRan: l.State != Accepted && l.State != Provisioning,
+			TakenInSetUp: (l.State == Ending || l.State == Ended) && interruptions[l.Code] != ""}
 	}
 	return out, err
 }

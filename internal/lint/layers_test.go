@@ -57,9 +57,10 @@ var layers = map[string]rule{
 	"internal/account": {layer: service, never: []string{"internal/fleet", "internal/billing", "internal/lease"}},
 	"internal/fleet":   {layer: service, never: []string{"internal/billing", "internal/lease", "internal/ledger"}},
 	"internal/billing": {layer: service, never: []string{"internal/fleet", "internal/lease", "internal/catalog", "internal/protocol"}},
-	"internal/lease":   {layer: service, never: []string{"internal/ledger"}},
 	"internal/earning": {layer: service},
 	"internal/sla":     {layer: service},
+	"internal/lease":   {layer: service, never: []string{"internal/ledger", "internal/market"}},
+	"internal/market":  {layer: service, never: []string{"internal/ledger", "internal/billing", "internal/catalog", "internal/placement"}},
 
 	"internal/instance": {layer: side, only: []string{"internal/protocol"}},
 

@@ -1,14 +1,20 @@
 package protocol
 
+import "time"
+
 // The files and folders that an agent gives to every container. The binary is
 // mounted read-only; the run folder is the instance's own to write.
 const (
-	InstanceDir     = "/.suanli"
-	InstanceBinary  = "/.suanli/suanli"        // the same static binary; argv: suanli instance init
-	InstanceConfig  = "/.suanli/instance.json" // InstanceSettings, read-only, mode 0600 root
-	InstanceGPUs    = "/.suanli/gpus.json"     // []GPU for nvidia-smi, read-only; there on simulated hosts only
-	InstanceRunDir  = "/.suanli/run"           // small tmpfs or bind mount: status.json, sessions
-	InstanceSSHPort = 2222                     // where the instance's own SSH server listens, in its own network
+	InstanceDir    = "/.suanli"
+	InstanceBinary = "/.suanli/suanli"        // the same static binary; argv: suanli instance init
+	InstanceConfig = "/.suanli/instance.json" // InstanceSettings, read-only, mode 0600 root
+	InstanceGPUs   = "/.suanli/gpus.json"     // []GPU for nvidia-smi, read-only; there on simulated hosts only
+	InstanceRunDir = "/.suanli/run"           // small tmpfs or bind mount: status.json, sessions
+	// InstanceInterruption is an Interruption while the spot market is about to take
+	// the instance's place away, and is not there otherwise.
+	InstanceInterruption     = "/.suanli/run/interruption.json"
+	InstanceInterruptionName = "interruption.json" // in InstanceRunDir
+	InstanceSSHPort          = 2222                // where the instance's own SSH server listens, in its own network
 )
 
 // InstanceSettings tells the process that starts in the container what to do.
@@ -28,6 +34,13 @@ type InstanceSettings struct {
 	Simulated   bool     `json:"simulated"`
 	// Activity is a program whose own word decides whether it is busy.
 	Activity *Activity `json:"activity,omitempty"`
+}
+
+// Interruption is what programs inside an instance are told before the spot market
+// takes its place away. Times are by the host's clock, which is the instance's too.
+type Interruption struct {
+	InterruptAt time.Time `json:"interrupt_at"`
+	ToldAt      time.Time `json:"told_at"`
 }
 
 // InstanceReport is what the process in the container writes to

@@ -22,6 +22,7 @@ import (
 	"suanli.dev/internal/earning"
 	"suanli.dev/internal/fleet"
 	"suanli.dev/internal/lease"
+	"suanli.dev/internal/market"
 	"suanli.dev/internal/ratelimit"
 	"suanli.dev/internal/sla"
 	"suanli.dev/internal/store"
@@ -40,6 +41,7 @@ type Services struct {
 	Leases   *lease.Service
 	Earnings *earning.Service
 	Levels   *sla.Service
+	Market   *market.Service
 	Entrance *Entrance
 }
 
@@ -50,6 +52,7 @@ func (a *API) subjects() {
 	a.registerCatalog()
 	a.registerFleet()
 	a.registerLease()
+	a.registerSpot()
 	a.registerBilling()
 	a.registerEarning()
 	a.registerSLA()

@@ -31,6 +31,7 @@ import (
 	"suanli.dev/internal/gateway"
 	"suanli.dev/internal/lease"
 	"suanli.dev/internal/ledger"
+	"suanli.dev/internal/market"
 	"suanli.dev/internal/money"
 	"suanli.dev/internal/pricing"
 	"suanli.dev/internal/protocol"
@@ -47,6 +48,7 @@ type Cloud struct {
 	Leases    *lease.Service
 	Earnings  *earning.Service
 	Levels    *sla.Service
+	Market    *market.Service
 	Authority *gateway.Authority
 	Tunnels   *gateway.Tunnels
 	DB        *store.DB
@@ -218,14 +220,24 @@ func (c *Cloud) openServices(ctx context.Context, secret []byte) error {
 	if err != nil {
 		return err
 	}
+	c.Market, err = market.New(market.Config{
+		DB: c.DB, Clock: c.clock, Supply: c.Fleet, Leases: c.Leases, Money: c.Billing, Audit: c.Accounts.Audit, Currency: cfg.Currency, Log: log,
+		Account: func(ctx context.Context, accountID string) (money.Currency, string, error) {
+			a, err := c.Accounts.Account(ctx, accountID)
+			return a.Currency, a.TimeZone, err
+		},
+	})
+	if err != nil {
+		return err
+	}
 	metrics := prometheus.NewRegistry()
 	metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	entrance := &Entrance{SSHAddress: c.sshIn.Addr().String(), SSHHostKey: strings.TrimSpace(sshLine(c.Authority)), AppURL: c.appURL, Open: c.openStream}
 	c.http = New(Config{
-		Services: Services{Accounts: c.Accounts, Catalog: cat, Fleet: c.Fleet, Billing: c.Billing, Leases: c.Leases, Earnings: c.Earnings, Levels: c.Levels, Entrance: entrance},
+		Services: Services{Accounts: c.Accounts, Catalog: cat, Fleet: c.Fleet, Billing: c.Billing, Leases: c.Leases, Market: c.Market, Earnings: c.Earnings, Levels: c.Levels, Entrance: entrance},
 		DB:       c.DB, Log: log, Version: c.version, PublicURL: cfg.APIURL(), Metrics: metrics, Tracing: c.tracing,
 	})
-	for _, m := range []interface{ Migrate(context.Context) error }{c.Accounts, c.Ledger, c.Fleet, c.Billing, c.Leases, c.Earnings, c.Levels, c.http} {
+	for _, m := range []interface{ Migrate(context.Context) error }{c.Accounts, c.Ledger, c.Fleet, c.Billing, c.Leases, c.Market, c.Earnings, c.Levels, c.http} {
 		if err := m.Migrate(ctx); err != nil {
 			return err
 		}
@@ -344,6 +356,7 @@ func (c *Cloud) Run(ctx context.Context) error {
 	part("invoices", c.Billing.RunInvoices)
 	part("leases", c.Leases.Run)
 	part("service levels", c.Levels.Run)
+	part("spot market", c.Market.Run)
 	part("tunnels", func(ctx context.Context) error { return c.Tunnels.Serve(ctx, c.agents) })
 	part("SSH gateway", func(ctx context.Context) error { return c.ssh.Serve(ctx, c.sshIn) })
 	part("HTTP", c.serveHTTP)

@@ -299,6 +299,7 @@ func leaseJSON(l *lease.Lease) api.Lease {
 		Template: l.Template, Image: l.Image, Labels: l.Labels, Plan: l.Price.Plan, PerHour: l.Price.Totals.PerHour,
 		Currency: string(l.Price.Currency), SpendingCap: l.SpendingCap, CreatedAt: l.CreatedAt, ChangedAt: l.ChangedAt,
 		StopAt: moment(l.Deadline), RunningSince: moment(l.RunningSince), EndedAt: moment(l.EndedAt),
+		BidID: l.BidID, InterruptAt: moment(l.InterruptAt),
 	}
 	if out.GPUs == nil {
 		out.GPUs = []string{}

@@ -16,6 +16,7 @@ import (
 	"suanli.dev/internal/earning"
 	"suanli.dev/internal/fleet"
 	"suanli.dev/internal/lease"
+	"suanli.dev/internal/market"
 	"suanli.dev/internal/sla"
 )
 
@@ -40,7 +41,7 @@ func Document(version string) ([]byte, error) {
 func everything() Services {
 	return Services{
 		Accounts: &account.Service{}, Catalog: &catalog.Catalog{}, Fleet: &fleet.Service{}, Billing: &billing.Service{}, Earnings: &earning.Service{}, Levels: &sla.Service{},
-		Leases: &lease.Service{}, Entrance: &Entrance{},
+		Leases: &lease.Service{}, Market: &market.Service{}, Entrance: &Entrance{},
 	}
 }
 
