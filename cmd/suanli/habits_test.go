@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -17,11 +18,63 @@ import (
 	"github.com/mattn/go-runewidth"
 
 	"suanli.dev/internal/config"
+	"suanli.dev/internal/store"
 )
+
+// emptyStore makes the database of a cloud in a data folder.
+func emptyStore(t *testing.T, data string) {
+	t.Helper()
+	db, err := store.Open(t.Context(), "sqlite:"+filepath.Join(data, "suanli.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestBackupOfNothingIsAnErrorAndMakesNothing(t *testing.T) {
+	t.Parallel()
+	at := t.TempDir()
+	data, file := filepath.Join(at, "data"), filepath.Join(at, "backup.tar")
+	_, _, err := run(t.Context(), "backup", file, "--data-dir", data)
+	if err == nil || report(err) != exitNotFound || !strings.Contains(err.Error(), "no cloud to back up") {
+		t.Errorf("a backup without a cloud: %v", err)
+	}
+	if left, err := os.ReadDir(at); err != nil || len(left) > 0 {
+		t.Errorf("it left %v, %v", left, err)
+	}
+}
+
+func TestDataFolderInUseIsBackedUpAndNotRestoredInto(t *testing.T) {
+	t.Parallel()
+	data, file := t.TempDir(), filepath.Join(t.TempDir(), "backup.tar")
+	emptyStore(t, data)
+	release, err := store.Lock("sqlite:" + filepath.Join(data, "suanli.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer release()
+	if _, _, err := run(t.Context(), "backup", file, "--data-dir", data); err != nil {
+		t.Errorf("a cloud that runs is not backed up: %v", err)
+	}
+	if _, _, err := run(t.Context(), "restore", file, "--data-dir", data); err == nil || !strings.Contains(err.Error(), "in use by process") {
+		t.Errorf("restored below a running cloud: %v", err)
+	}
+	_, _, err = run(t.Context(), "server", "--data-dir", data, "--listen", "127.0.0.1:0", "--agent-listen", "127.0.0.1:0", "--ssh-listen", "127.0.0.1:0")
+	if err == nil || !strings.Contains(err.Error(), fmt.Sprintf("in use by process %d", os.Getpid())) {
+		t.Errorf("a second control plane: %v", err)
+	}
+	elsewhere := t.TempDir()
+	if _, _, err := run(t.Context(), "restore", file, "--data-dir", elsewhere); err != nil {
+		t.Errorf("restored into an empty folder: %v", err)
+	}
+}
 
 func TestBackupReplacesAFileOnlyWhenTold(t *testing.T) {
 	t.Parallel()
 	data, file := t.TempDir(), filepath.Join(t.TempDir(), "backup.tar")
+	emptyStore(t, data)
 	if err := os.WriteFile(file, []byte("the only good one"), 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -23,6 +23,7 @@ var zhCodes = map[string]string{
 	"idempotency_key_invalid": "幂等键无效",
 	"internal":                "服务器内部错误，原因见其日志",
 	"canceled":                "请求在完成之前被取消",
+	"store_in_use":            "该数据库正被另一个控制面使用",
 	"disk_full":               "云的数据库磁盘已满，暂时无法更改",
 	"unknown_question":        "控制面不认识网关的这个询问，网关版本可能更新",
 	"bad_report":              "主机上报的内容无法读取",
