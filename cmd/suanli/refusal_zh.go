@@ -16,6 +16,8 @@ var zhCodes = map[string]string{
 	"bad_cursor":              "分页游标无效，请从第一页重新开始",
 	"rate_limited":            "请求过于频繁，请稍后再试",
 	"too_slow":                "读取过慢，请重新读取后再订阅",
+	"text_invalid":            "文字中含有不可见的控制字符",
+	"unknown_gpu_model":       "该主机没有此型号的 GPU",
 	"text_too_long":           "文字过长",
 	"too_long":                "文字过长",
 	"idempotency_conflict":    "该幂等键已用于另一个请求",
