@@ -141,6 +141,32 @@ func TestPasswordsAreNeverRepeatedInProblems(t *testing.T) {
 	}
 }
 
+func TestAKeyWithoutScopesIsRefused(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	_, err := w.ada.client.CreateAPIKey(t.Context(), api.CreateAPIKey{Name: "ci", Scopes: []string{}})
+	if !errors.Is(err, &api.Error{Code: "scope_invalid"}) {
+		t.Errorf("no scopes: %v", err)
+	}
+	for _, name := range []string{"ci\u202e", "ci\u2069", "ci\u0007", "ci\u009b"} {
+		if _, err := w.ada.client.CreateAPIKey(t.Context(), api.CreateAPIKey{Name: name, Scopes: []string{"*"}}); !errors.Is(err, &api.Error{Code: "name_invalid"}) {
+			t.Errorf("%q: %v", name, err)
+		}
+	}
+}
+
+func TestACursorOfNoListIsRefused(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	key := w.newKey(w.ada, account.AllScopes)
+	for _, path := range []string{"/v1/leases", "/v1/hosts", "/v1/transfers", "/v1/charges", "/v1/api-keys", "/v1/ssh-keys", "/v1/invoices", "/v1/statements"} {
+		w.send("GET", path+"?cursor=garbage", key, nil).want(t, 422, "bad_cursor")
+		if r := w.send("GET", path, key, nil); r.Status != 200 {
+			t.Errorf("%s without one: %d", path, r.Status)
+		}
+	}
+}
+
 func TestARevokedKeyIsRefusedAtOnce(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
