@@ -21,6 +21,7 @@ import (
 
 	"github.com/google/go-containerregistry/pkg/authn"
 	"github.com/google/go-containerregistry/pkg/name"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/empty"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
@@ -412,6 +413,26 @@ func restore(cfg *config.Config, file string) error {
 	}
 }
 
+// hasFile refuses an archive without any file: nothing could run in an image of it.
+func hasFile(layer v1.Layer, name string) error {
+	content, err := layer.Uncompressed()
+	if err != nil {
+		return err
+	}
+	defer content.Close()
+	for r := tar.NewReader(content); ; {
+		h, err := r.Next()
+		switch {
+		case err == io.EOF:
+			return usageError{errors.New(tr("%s has no file in it; want the tar archive of a root file system", name))}
+		case err != nil:
+			return fmt.Errorf("%s: %w", name, err)
+		case h.Typeflag == tar.TypeReg:
+			return nil
+		}
+	}
+}
+
 func imageCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "image", Short: tr("The cloud's own images (operator)")}
 	var entrypoint, command []string
@@ -436,6 +457,9 @@ func imageCommand() *cobra.Command {
 			}
 			layer, err := tarball.LayerFromFile(args[1])
 			if err != nil {
+				return err
+			}
+			if err := hasFile(layer, args[1]); err != nil {
 				return err
 			}
 			img, err := mutate.AppendLayers(empty.Image, layer)

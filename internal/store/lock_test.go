@@ -3,7 +3,7 @@ package store_test
 import (
 	"fmt"
 	"os"
-	"os/exec"
+	program "os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -46,7 +46,7 @@ func TestLockEndsWithAKilledProcess(t *testing.T) {
 	}
 	t.Parallel()
 	address := "sqlite:" + filepath.Join(t.TempDir(), "suanli.db")
-	holder := exec.Command(os.Args[0], "-test.run=^TestLockEndsWithAKilledProcess$")
+	holder := program.Command(os.Args[0], "-test.run=^TestLockEndsWithAKilledProcess$")
 	holder.Env = append(os.Environ(), "SUANLI_TEST_HOLD_LOCK="+address)
 	out, err := holder.StdoutPipe()
 	if err != nil {
