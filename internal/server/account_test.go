@@ -104,8 +104,8 @@ func TestAKeyWithAFieldThatIsNotRightIsRefused(t *testing.T) {
 		{"scope beyond one's own", `{"name":"k","scopes":["billing:read"]}`, 403, "scope_beyond_own", "body.scopes[0]"},
 		{"operator's scope", `{"name":"k","scopes":["operate"]}`, 403, "scope_beyond_own", "body.scopes[0]"},
 		{"too many scopes", `{"name":"k","scopes":[` + strings.TrimSuffix(strings.Repeat(`"market:read",`, 51), ",") + `]}`, 422, invalid, "body.scopes"},
-		{"past expiry", `{"name":"k","scopes":[],"expires_at":"2020-01-01T00:00:00Z"}`, 422, "expiry_invalid", "body.expires_at"},
-		{"expiry of now", `{"name":"k","scopes":[],"expires_at":"2026-03-01T12:00:00Z"}`, 422, "expiry_invalid", "body.expires_at"},
+		{"past expiry", `{"name":"k","scopes":["market:read"],"expires_at":"2020-01-01T00:00:00Z"}`, 422, "expiry_invalid", "body.expires_at"},
+		{"expiry of now", `{"name":"k","scopes":["market:read"],"expires_at":"2026-03-01T12:00:00Z"}`, 422, "expiry_invalid", "body.expires_at"},
 		{"expiry that is no time", `{"name":"k","scopes":[],"expires_at":"tomorrow"}`, 422, invalid, "body.expires_at"},
 	})
 	refuseAll(t, w, "POST", "/v1/ssh-keys", member.token, []wrong{
