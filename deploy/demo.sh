@@ -5,8 +5,9 @@
 #
 #   BIN=bin deploy/demo.sh
 #
-# SUANLI_DEMO_DIR is where everything of the demo is kept. The settings of
-# suanli up can be given in the environment as ever (SUANLI_LISTEN and so on).
+# SUANLI_DEMO_DIR (/var/lib/suanli-demo) is where everything of the demo is kept. The settings of
+# suanli up can be given in the environment as ever (SUANLI_LISTEN and so on), and
+# SUANLI_SIMULATE says which GPUs a machine without any pretends to have (8x4090).
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 . "$here/machine.sh"
@@ -94,3 +95,5 @@ say "to stop it: kill $(cat "$dir/cloud.pid" 2>/dev/null || echo PID)"
 if [ -e "$dir/engine/engine.pid" ]; then
 	say "and the engine that was started for it: kill $(cat "$dir/engine/engine.pid")"
 fi
+say "to remove what it leaves: end its leases (suanli ps, suanli end), stop both, then: rm -rf $dir"
+say "packages that were installed stay; the rules of its firewall go with: nft delete table inet suanli"

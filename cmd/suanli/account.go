@@ -20,6 +20,9 @@ func loginCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "login URL", Short: tr("Sign in to a cloud; later commands use it"), Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := checkServer(args[0]); err != nil {
+				return err
+			}
 			c := api.New(args[0], "")
 			if email == "" {
 				var err error

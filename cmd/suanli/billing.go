@@ -3,9 +3,11 @@ package main
 import (
 	"errors"
 	"fmt"
+	"os"
 	"time"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/term"
 
 	"suanli.dev/api"
 )
@@ -101,6 +103,7 @@ func explain(l api.BillLine, b *api.Bill) string {
 func depositCommand() *cobra.Command {
 	var in api.Deposit
 	var key string
+	var yes bool
 	cmd := &cobra.Command{
 		Use: "deposit ACCOUNT AMOUNT", Short: tr("Enter money that an account has paid (operator)"), Args: cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -109,8 +112,13 @@ func depositCommand() *cobra.Command {
 				return err
 			}
 			in.AccountID = args[0]
-			if in.Amount, err = api.ParseAmount(args[1]); err != nil {
-				return usageError{err}
+			if in.Amount, err = paid(args[1]); err != nil {
+				return err
+			}
+			if !yes && in.Amount >= largeDeposit && term.IsTerminal(int(os.Stdin.Fd())) {
+				if err := confirm(cmd, tr("Enter %s for %s? Type yes: ", in.Amount.Display(), in.AccountID)); err != nil {
+					return err
+				}
 			}
 			ctx := cmd.Context()
 			if key != "" {
@@ -128,8 +136,42 @@ func depositCommand() *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&in.Reference, "reference", "", tr("where the money came from, such as the bank's number"))
+	cmd.Flags().BoolVar(&yes, "yes", false, tr("do not ask on a terminal whether a sum of 10,000 or more is meant"))
 	cmd.Flags().StringVar(&key, "key", "", tr("idempotency key: entering it twice counts once"))
 	return cmd
+}
+
+// largeDeposit is a sum that a person at a terminal confirms: one digit too many is
+// easily typed, and only a refund takes it back.
+const largeDeposit api.Amount = 10_000_000_000
+
+// paid reads an amount of money that has changed hands.
+func paid(text string) (api.Amount, error) {
+	a, err := api.ParseAmount(text)
+	if err != nil {
+		return 0, usageError{err}
+	}
+	if a <= 0 {
+		return 0, notPositive(text)
+	}
+	return a, nil
+}
+
+// notPositive refuses an amount that would take money the other way.
+func notPositive(text string) error {
+	return usageError{errors.New(tr("the amount is %s; want more than 0: suanli deposit enters money that was paid, and suanli refund money that was paid back", text))}
+}
+
+// confirm asks whether something is meant.
+func confirm(cmd *cobra.Command, question string) error {
+	answer, err := ask(cmd, question)
+	if err != nil {
+		return err
+	}
+	if answer != "yes" {
+		return errors.New(tr("not confirmed; nothing was done"))
+	}
+	return nil
 }
 
 func ledgerCommand() *cobra.Command {

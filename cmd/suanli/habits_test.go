@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -17,11 +19,63 @@ import (
 	"github.com/mattn/go-runewidth"
 
 	"suanli.dev/internal/config"
+	"suanli.dev/internal/store"
 )
+
+// emptyStore makes the database of a cloud in a data folder.
+func emptyStore(t *testing.T, data string) {
+	t.Helper()
+	db, err := store.Open(t.Context(), "sqlite:"+filepath.Join(data, "suanli.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestBackupOfNothingIsAnErrorAndMakesNothing(t *testing.T) {
+	t.Parallel()
+	at := t.TempDir()
+	data, file := filepath.Join(at, "data"), filepath.Join(at, "backup.tar")
+	_, _, err := run(t.Context(), "backup", file, "--data-dir", data)
+	if err == nil || report(err) != exitNotFound || !strings.Contains(err.Error(), "no cloud to back up") {
+		t.Errorf("a backup without a cloud: %v", err)
+	}
+	if left, err := os.ReadDir(at); err != nil || len(left) > 0 {
+		t.Errorf("it left %v, %v", left, err)
+	}
+}
+
+func TestDataFolderInUseIsBackedUpAndNotRestoredInto(t *testing.T) {
+	t.Parallel()
+	data, file := t.TempDir(), filepath.Join(t.TempDir(), "backup.tar")
+	emptyStore(t, data)
+	release, err := store.Lock("sqlite:" + filepath.Join(data, "suanli.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer release()
+	if _, _, err := run(t.Context(), "backup", file, "--data-dir", data); err != nil {
+		t.Errorf("a cloud that runs is not backed up: %v", err)
+	}
+	if _, _, err := run(t.Context(), "restore", file, "--data-dir", data); err == nil || !strings.Contains(err.Error(), "in use by process") {
+		t.Errorf("restored below a running cloud: %v", err)
+	}
+	_, _, err = run(t.Context(), "server", "--data-dir", data, "--listen", "127.0.0.1:0", "--agent-listen", "127.0.0.1:0", "--ssh-listen", "127.0.0.1:0")
+	if err == nil || !strings.Contains(err.Error(), fmt.Sprintf("in use by process %d", os.Getpid())) {
+		t.Errorf("a second control plane: %v", err)
+	}
+	elsewhere := t.TempDir()
+	if _, _, err := run(t.Context(), "restore", file, "--data-dir", elsewhere); err != nil {
+		t.Errorf("restored into an empty folder: %v", err)
+	}
+}
 
 func TestBackupReplacesAFileOnlyWhenTold(t *testing.T) {
 	t.Parallel()
 	data, file := t.TempDir(), filepath.Join(t.TempDir(), "backup.tar")
+	emptyStore(t, data)
 	if err := os.WriteFile(file, []byte("the only good one"), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -293,5 +347,84 @@ func TestNoWaitReturnsAtOnce(t *testing.T) {
 	}
 	if c, _, err := root.Find([]string{"ls"}); err != nil || c.Name() != "ps" || !slices.Contains(c.Aliases, "ls") {
 		t.Errorf("ls is no alias of ps: %v", err)
+	}
+}
+
+func TestAnArchiveWithoutAFileMakesNoImage(t *testing.T) {
+	t.Parallel()
+	p := newPretence(t)
+	for _, name := range []string{"/dev/null", rootfs(t)} {
+		_, _, err := run(t.Context(), "image", "push", "box:1", name, "--server", p.url, "--token", "t")
+		if err == nil || report(err) != exitUsage || !strings.Contains(err.Error(), "no file in it") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestNobodySignedInExitsAsSuch(t *testing.T) {
+	t.Setenv("SUANLI_CLIENT_DIR", t.TempDir())
+	if _, _, err := run(t.Context(), "ps"); err == nil || report(err) != exitUnauthorized {
+		t.Errorf("not signed in: %v", err)
+	}
+}
+
+func TestALanguageThatIsNotThereIsRefused(t *testing.T) {
+	t.Parallel()
+	for lang, there := range map[string]bool{"fr": false, "english": false, "en": true, "EN_us.UTF-8": true, "zh": true, "zh-CN": true} {
+		_, _, err := run(t.Context(), "openapi", "--lang", lang)
+		if (err == nil) != there || err != nil && (report(err) != exitUsage || !strings.Contains(err.Error(), "en and zh")) {
+			t.Errorf("%s: %v", lang, err)
+		}
+	}
+}
+
+func TestAddressOfNoCloudIsRefusedBeforeAnythingIsAsked(t *testing.T) {
+	t.Parallel()
+	for _, address := range []string{"ftp://x", "x", "127.0.0.1:7080", "http://", "http://a b"} {
+		_, side, err := run(t.Context(), "login", address)
+		if err == nil || report(err) != exitUsage || side != "" || !strings.Contains(err.Error(), "no address of a cloud") {
+			t.Errorf("%s: asked %q, %v", address, side, err)
+		}
+	}
+}
+
+func TestWaitThatIsCutOffSaysWhatGoesOn(t *testing.T) {
+	t.Parallel()
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_ = json.NewEncoder(w).Encode(map[string]any{"id": "ls-1", "name": "mine", "state": "stopping"})
+	}))
+	defer s.Close()
+	for _, verb := range []string{"stop", "end"} {
+		ctx, cancel := context.WithCancel(t.Context())
+		var out strings.Builder
+		err := runInto(ctx, &stopping{Writer: &out, stop: cancel}, &out, verb, "mine", "--server", s.URL, "--token", "t")
+		cancel()
+		if err == nil || !strings.Contains(err.Error(), "has the request and goes on") || !strings.Contains(err.Error(), "suanli show ls-1") {
+			t.Errorf("%s: %v", verb, err)
+		}
+	}
+}
+
+func TestMoneyThatIsEnteredIsMoreThanNothing(t *testing.T) {
+	t.Parallel()
+	for _, verb := range []string{"deposit", "refund"} {
+		for _, amount := range [][]string{{"-5"}, {"-0.5"}, {"0"}, {"--", "-5"}} {
+			_, _, err := run(t.Context(), append([]string{verb, "--server", "http://127.0.0.1:1", "--token", "t", "ac-1"}, amount...)...)
+			if err == nil || report(err) != exitUsage || !strings.Contains(err.Error(), "want more than 0") {
+				t.Errorf("%s %s: %v", verb, amount, err)
+			}
+		}
+	}
+}
+
+func TestOnlyYesConfirms(t *testing.T) {
+	t.Parallel()
+	for answer, meant := range map[string]bool{"yes\n": true, "y\n": false, "\n": false, "": false} {
+		cmd := depositCommand()
+		cmd.SetIn(strings.NewReader(answer))
+		cmd.SetErr(io.Discard)
+		if err := confirm(cmd, "Enter?"); (err == nil) != meant {
+			t.Errorf("%q: %v", answer, err)
+		}
 	}
 }

@@ -27,7 +27,7 @@ func hostCommand() *cobra.Command {
 		func(ctx context.Context, c *api.Client) ([]api.Host, error) { return c.Hosts(ctx) },
 		[]string{tr("NAME"), tr("ID"), tr("STATE"), "GPU", tr("ZONE"), tr("RELIABILITY"), tr("REASON")},
 		func(h api.Host) []any {
-			return []any{h.Name + mark(h.Simulated), h.ID, h.State, len(h.GPUs), h.Zone, h.ReliabilityPercent + " %", h.Reason}
+			return []any{h.Name + mark(h.Simulated), h.ID, word(h.State), len(h.GPUs), h.Zone, h.ReliabilityPercent + " %", h.Reason}
 		})
 	show := &cobra.Command{
 		Use: "show HOST", Short: tr("Show a host, its GPUs and its self-test"), Args: cobra.ExactArgs(1),
@@ -45,7 +45,7 @@ func hostCommand() *cobra.Command {
 			}
 			t := newTable(tr("NAME"), h.Name+mark(h.Simulated))
 			t.add(tr("ID"), h.ID)
-			t.add(tr("STATE"), h.State+" "+h.Reason)
+			t.add(tr("STATE"), word(h.State)+" "+h.Reason)
 			t.add(tr("ZONE"), h.Region+", "+h.Zone)
 			if m := h.Maintenance; m != nil {
 				t.add(tr("MAINTENANCE"), window(m))
@@ -196,7 +196,7 @@ func findHost(ctx context.Context, c *api.Client, arg string) (string, error) {
 	for _, h := range hosts {
 		names = append(names, h.Name)
 		if h.Name == arg {
-			found = append(found, fmt.Sprintf("%s (%s, %s)", h.ID, h.State, h.Zone))
+			found = append(found, fmt.Sprintf("%s (%s, %s)", h.ID, word(h.State), h.Zone))
 		}
 	}
 	switch len(found) {
@@ -218,11 +218,11 @@ func maintenanceResult(cmd *cobra.Command, h *api.Host, err error) error {
 		return printJSON(cmd, h)
 	}
 	if h.Maintenance == nil {
-		say(cmd, "Host %s has no maintenance window now. It is %s.", h.Name, h.State)
+		say(cmd, "Host %s has no maintenance window now. It is %s.", h.Name, word(h.State))
 		return nil
 	}
 	say(cmd, "Maintenance of host %s: %s.", h.Name, window(h.Maintenance))
-	say(cmd, "In that time nothing new starts on it, and its absence does not count against its reliability. Leases that run are not stopped by it; drain the host early enough to let it run empty. It is %s now.", h.State)
+	say(cmd, "In that time nothing new starts on it, and its absence does not count against its reliability. Leases that run are not stopped by it; drain the host early enough to let it run empty. It is %s now.", word(h.State))
 	return nil
 }
 
@@ -238,6 +238,6 @@ func hostResult(cmd *cobra.Command, h *api.Host, err error) error {
 	if wantsJSON(cmd) {
 		return printJSON(cmd, h)
 	}
-	say(cmd, "Host %s is %s", h.Name, h.State)
+	say(cmd, "Host %s is %s", h.Name, word(h.State))
 	return nil
 }

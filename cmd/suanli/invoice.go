@@ -196,8 +196,8 @@ func refundCommand() *cobra.Command {
 				return err
 			}
 			in.AccountID = args[0]
-			if in.Amount, err = api.ParseAmount(args[1]); err != nil {
-				return usageError{err}
+			if in.Amount, err = paid(args[1]); err != nil {
+				return err
 			}
 			ctx := cmd.Context()
 			if key != "" {

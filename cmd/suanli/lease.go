@@ -273,12 +273,15 @@ func waitFor(cmd *cobra.Command, c *api.Client, id string, states ...string) (*a
 	defer tick.Stop()
 	for {
 		l, err := c.Lease(ctx, id)
+		if ctx.Err() != nil {
+			return nil, cutOff(id)
+		}
 		if err != nil {
 			return nil, err
 		}
-		line := l.State
+		line := word(l.State)
 		if p := l.Progress; p != nil && l.State != "running" {
-			line += ", " + p.Phase
+			line += ", " + word(p.Phase)
 			if p.TotalBytes > 0 {
 				line += fmt.Sprintf(" %d/%d MB", p.PulledBytes/1e6, p.TotalBytes/1e6)
 			}
@@ -294,18 +297,23 @@ func waitFor(cmd *cobra.Command, c *api.Client, id string, states ...string) (*a
 		}
 		switch l.State {
 		case "failed", "ended":
-			return l, errors.New(tr("lease %s is %s: %s (%s)", l.ID, l.State, l.Message, l.Code))
+			return l, errors.New(tr("lease %s is %s: %s (%s)", l.ID, word(l.State), l.Message, l.Code))
 		case "stopped":
 			if l.Code != "" && l.Code != "commanded" {
-				return l, errors.New(tr("lease %s is %s: %s (%s)", l.ID, l.State, l.Message, l.Code))
+				return l, errors.New(tr("lease %s is %s: %s (%s)", l.ID, word(l.State), l.Message, l.Code))
 			}
 		}
 		select {
 		case <-ctx.Done():
-			return nil, ctx.Err()
+			return nil, cutOff(id)
 		case <-tick.C:
 		}
 	}
+}
+
+// cutOff is what somebody should know who stops a command that waits.
+func cutOff(id string) error {
+	return errors.New(tr("no longer waiting: the cloud has the request and goes on with it; see: suanli show %s", id))
 }
 
 func psCommand() *cobra.Command {
@@ -334,7 +342,7 @@ func psCommand() *cobra.Command {
 			}
 			t := newTable(tr("NAME"), tr("ID"), tr("STATE"), tr("GPU"), tr("IMAGE"), tr("PER HOUR"), tr("AGE"))
 			for _, l := range list {
-				t.add(l.Name, l.ID, l.State, fmt.Sprintf("%d × %s%s", l.GPUCount, l.GPUModel, mark(l.Simulated)), l.Image,
+				t.add(l.Name, l.ID, word(l.State), fmt.Sprintf("%d × %s%s", l.GPUCount, l.GPUModel, mark(l.Simulated)), l.Image,
 					l.PerHour.Display()+" "+l.Currency, time.Since(l.CreatedAt).Round(time.Second))
 			}
 			t.print(cmd.OutOrStdout())
@@ -354,7 +362,7 @@ func showCommand() *cobra.Command {
 		func(cmd *cobra.Command, l *api.Lease) {
 			t := newTable(tr("NAME"), l.Name)
 			t.add(tr("ID"), l.ID)
-			t.add(tr("STATE"), strings.TrimSpace(l.State+" "+l.Message))
+			t.add(tr("STATE"), strings.TrimSpace(word(l.State)+" "+l.Message))
 			t.add(tr("GPU"), fmt.Sprintf("%d × %s%s", l.GPUCount, l.GPUModel, mark(l.Simulated)))
 			t.add(tr("CPU, MEMORY, DISK"), fmt.Sprintf("%s, %d MiB, %d GiB", cpus(l.CPUMillis), l.MemoryMiB, l.DiskGiB))
 			t.add(tr("HOST"), l.HostID+" ("+l.Region+", "+l.Zone+")")
@@ -383,6 +391,9 @@ func act(use, short string, do func(*api.Client, context.Context, string) (*api.
 				return err
 			}
 			l, err := do(c, cmd.Context(), args[0])
+			if err != nil && cmd.Context().Err() != nil {
+				return errors.New(tr("cut off before the cloud answered: it may have the request; see: suanli show %s", args[0]))
+			}
 			if err != nil {
 				return err
 			}
@@ -394,7 +405,7 @@ func act(use, short string, do func(*api.Client, context.Context, string) (*api.
 			if wantsJSON(cmd) {
 				return printJSON(cmd, l)
 			}
-			say(cmd, "Lease %s is %s", l.Name, l.State)
+			say(cmd, "Lease %s is %s", l.Name, word(l.State))
 			return nil
 		},
 	}
@@ -517,7 +528,7 @@ func historyCommand() *cobra.Command {
 		func(cmd *cobra.Command, list []api.LeaseChange) {
 			t := newTable(tr("TIME"), tr("EVENT"), tr("STATE"), tr("REASON"))
 			for _, e := range list {
-				t.add(e.At.Local().Format(time.DateTime), e.Event, e.To, strings.TrimSpace(e.Code+" "+e.Message))
+				t.add(e.At.Local().Format(time.DateTime), word(e.Event), word(e.To), strings.TrimSpace(word(e.Code)+" "+e.Message))
 			}
 			t.print(cmd.OutOrStdout())
 		})

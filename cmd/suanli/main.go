@@ -53,6 +53,11 @@ type missing struct{ what string }
 
 func (m missing) Error() string { return m.what }
 
+// signedOut is that nothing says which cloud, or as whom.
+type signedOut struct{ what string }
+
+func (s signedOut) Error() string { return s.what }
+
 func main() {
 	// Inside containers this binary is the first process; nothing of the client
 	// may run before it.
@@ -94,6 +99,10 @@ func report(err error) int {
 	if errors.As(err, &usage) {
 		return exitUsage
 	}
+	var nobody signedOut
+	if errors.As(err, &nobody) {
+		return exitUnauthorized
+	}
 	var absent missing
 	if errors.As(err, &absent) {
 		return exitNotFound
@@ -132,6 +141,13 @@ func newRoot() *cobra.Command {
 		Version:       version,
 		SilenceUsage:  true,
 		SilenceErrors: true,
+		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
+			lang, err := cmd.Flags().GetString("lang")
+			if err != nil || lang == "" || spoken(lang) {
+				return err
+			}
+			return usageError{errors.New(tr("there is no language %q; there are en and zh", lang))}
+		},
 	}
 	root.SetFlagErrorFunc(explainFlag)
 	root.PersistentFlags().Bool("json", false, tr("print JSON"))

@@ -21,6 +21,7 @@ import (
 
 	"github.com/google/go-containerregistry/pkg/authn"
 	"github.com/google/go-containerregistry/pkg/name"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/empty"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
@@ -251,6 +252,14 @@ func backup(ctx context.Context, cfg *config.Config, file string, force bool) er
 	if _, err := os.Lstat(file); err == nil && !force {
 		return usageError{errors.New(tr("%s is there already; name another file, or replace it with --force", file))}
 	}
+	// Opening would make an empty database, and a backup of nothing looks like one.
+	if path, embedded := store.File(cfg.DatabaseAddress()); embedded {
+		if _, err := os.Stat(path); errors.Is(err, os.ErrNotExist) {
+			return missing{tr("there is no cloud to back up: %s does not exist; name its folder with --data-dir", path)}
+		} else if err != nil {
+			return err
+		}
+	}
 	db, err := store.Open(ctx, cfg.DatabaseAddress())
 	if err != nil {
 		return err
@@ -324,7 +333,7 @@ func restoreCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if err := restore(cfg.DataDir, args[0]); err != nil {
+			if err := restore(cfg, args[0]); err != nil {
 				return err
 			}
 			return done(cmd, map[string]string{"data_dir": cfg.DataDir}, "%s is restored; start the cloud with suanli up", cfg.DataDir)
@@ -334,16 +343,41 @@ func restoreCommand() *cobra.Command {
 	return cmd
 }
 
-func restore(dir, file string) error {
-	if entries, err := os.ReadDir(dir); err == nil && len(entries) > 0 {
-		return errors.New(tr("%s is not empty; a restore never overwrites a cloud", dir))
-	}
+func restore(cfg *config.Config, file string) error {
+	dir := cfg.DataDir
+	// A backup has its own database, whatever the configuration says of another.
+	database := filepath.Join(dir, "suanli.db")
 	in, err := os.Open(file)
 	if err != nil {
 		return err
 	}
 	defer in.Close()
-	if err := os.MkdirAll(dir, 0o700); err != nil {
+	occupied := func() error {
+		entries, err := os.ReadDir(dir)
+		if errors.Is(err, os.ErrNotExist) {
+			return nil
+		}
+		for _, e := range entries {
+			if e.Name() != filepath.Base(store.LockFile(database)) {
+				return errors.New(tr("%s is not empty; a restore never overwrites a cloud", dir))
+			}
+		}
+		return err
+	}
+	// Before a lock is taken as well, which would leave its file in a folder of
+	// somebody else's; unless there is one that says who is at work there.
+	if err := occupied(); err != nil {
+		if _, absent := os.Stat(store.LockFile(database)); absent != nil {
+			return err
+		}
+	}
+	// Held until all is there: a cloud that started meanwhile would make its own.
+	release, err := store.Lock("sqlite:" + database)
+	if err != nil {
+		return err
+	}
+	defer release()
+	if err := occupied(); err != nil {
 		return err
 	}
 	root, err := os.OpenRoot(dir) // a crafted backup cannot write outside of it
@@ -379,6 +413,26 @@ func restore(dir, file string) error {
 	}
 }
 
+// hasFile refuses an archive without any file: nothing could run in an image of it.
+func hasFile(layer v1.Layer, name string) error {
+	content, err := layer.Uncompressed()
+	if err != nil {
+		return err
+	}
+	defer content.Close()
+	for r := tar.NewReader(content); ; {
+		h, err := r.Next()
+		switch {
+		case err == io.EOF:
+			return usageError{errors.New(tr("%s has no file in it; want the tar archive of a root file system", name))}
+		case err != nil:
+			return fmt.Errorf("%s: %w", name, err)
+		case h.Typeflag == tar.TypeReg:
+			return nil
+		}
+	}
+}
+
 func imageCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "image", Short: tr("The cloud's own images (operator)")}
 	var entrypoint, command []string
@@ -403,6 +457,9 @@ func imageCommand() *cobra.Command {
 			}
 			layer, err := tarball.LayerFromFile(args[1])
 			if err != nil {
+				return err
+			}
+			if err := hasFile(layer, args[1]); err != nil {
 				return err
 			}
 			img, err := mutate.AppendLayers(empty.Image, layer)

@@ -7,6 +7,7 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"net/url"
 	"os"
 	"path/filepath"
 
@@ -93,9 +94,18 @@ func whereTo(cmd *cobra.Command) (signIn, error) {
 		s.Token = v
 	}
 	if s.Server == "" {
-		return s, errors.New(tr("not signed in: run suanli login <URL>, or give --server and --token"))
+		return s, signedOut{tr("not signed in: run suanli login <URL>, or give --server and --token")}
 	}
 	return s, nil
+}
+
+// checkServer refuses what is no address of a cloud before anything is asked for.
+func checkServer(address string) error {
+	u, err := url.Parse(address)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
+		return usageError{errors.New(tr("%q is no address of a cloud; want one like https://cloud.example.com or http://127.0.0.1:7080", address))}
+	}
+	return nil
 }
 
 // client returns an API client for that cloud.

@@ -16,6 +16,7 @@ import (
 	"unicode"
 
 	"suanli.dev/api"
+	"suanli.dev/internal/lease"
 )
 
 // textArgument is which argument of a function is a text for people.
@@ -210,4 +211,26 @@ func TestLanguageIsChosenByFlagThenEnvironmentThenLocale(t *testing.T) {
 		}
 	}
 	chinese = false
+}
+
+func TestStatesAndEventsAreInChineseInTables(t *testing.T) {
+	inChinese(t)
+	for _, s := range lease.States() {
+		if word(string(s)) == string(s) {
+			t.Errorf("no Chinese for the state %q", s)
+		}
+	}
+	for _, m := range regexp.MustCompile(`([a-z_]+) → \*`).FindAllStringSubmatch(lease.TransitionTable(), -1) {
+		if word(m[1]) == m[1] {
+			t.Errorf("no Chinese for the event %q", m[1])
+		}
+	}
+	p := newPretence(t)
+	out, _, err := run(t.Context(), "ps", "--server", p.url, "--token", "t")
+	if err != nil || !strings.Contains(out, "运行中") {
+		t.Errorf("%v\n%s", err, out)
+	}
+	if out, _, err := run(t.Context(), "ps", "--json", "--server", p.url, "--token", "t"); err != nil || !strings.Contains(out, `"running"`) {
+		t.Errorf("what programs read is %v\n%s", err, out)
+	}
 }

@@ -167,6 +167,9 @@ func explainFlag(cmd *cobra.Command, err error) error {
 	if !ok || unknown.GetSpecifiedName() == "" {
 		return usageError{err}
 	}
+	if name := unknown.GetSpecifiedName(); strings.Contains(cmd.Use, " AMOUNT") && strings.Trim(name, "0123456789.") == "" {
+		return notPositive("-" + unknown.GetSpecifiedShortnames())
+	}
 	flags := &cobra.Command{}
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {
 		flags.AddCommand(&cobra.Command{Use: f.Name, Run: func(*cobra.Command, []string) {}})

@@ -41,14 +41,21 @@ var noJSON = map[string]string{
 	"agent join":            "needs root; what it prints is gateway join's line",
 }
 
-func emptyTar(t *testing.T) string {
+// rootfs is an archive with these empty files.
+func rootfs(t *testing.T, files ...string) string {
 	t.Helper()
 	name := filepath.Join(t.TempDir(), "rootfs.tar")
 	f, err := os.Create(name)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := errors.Join(tar.NewWriter(f).Close(), f.Close()); err != nil {
+	w := tar.NewWriter(f)
+	for _, file := range append([]string{"etc/"}, files...) {
+		if err := w.WriteHeader(&tar.Header{Name: file, Mode: 0o755}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := errors.Join(w.Close(), f.Close()); err != nil {
 		t.Fatal(err)
 	}
 	return name
@@ -58,6 +65,7 @@ func TestEveryCommandPrintsJSONWhenAsked(t *testing.T) {
 	t.Parallel()
 	p := newPretence(t)
 	data, restored, backup := t.TempDir(), filepath.Join(t.TempDir(), "new"), filepath.Join(t.TempDir(), "backup.tar")
+	emptyStore(t, data)
 	file := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(file, []byte("ssh-ed25519 AAAA\n"), 0o600); err != nil {
 		t.Fatal(err)
@@ -72,7 +80,7 @@ func TestEveryCommandPrintsJSONWhenAsked(t *testing.T) {
 		"account create": {"name", "--email", "b@example.com", "--password-file", "-"}, "key create": {"name"}, "key list": {}, "key delete": {"ak-1"},
 		"invoice ls": {}, "invoice credits": {"INV-000001"}, "invoice credit": {"INV-000001", "--line", "0=1.00"}, "refund": {"ac-1", "5"}, "invoice show": {"INV-000001"}, "invoice download": {"INV-000001", "--output", filepath.Join(t.TempDir(), "a.pdf")}, "invoice statements": {}, "invoice customer": {"ac-1", "--name", "n"},
 		"key ssh-add": {file}, "earnings": {"--by", "day"}, "host statement": {"--month", "2026-03"}, "status": {}, "sla list": {}, "sla show": {"mine"}, "sla confirm": {"mine", "2026-03-01T12:00:00Z"}, "payout balance": {}, "payout list": {}, "payout create": {"2026-03"}, "payout mark": {"po-1", "approve"}, "balance": {}, "bill": {"mine"}, "deposit": {"ac-1", "5"}, "ledger verify": {}, "config check": {}, "doctor": {"--data-dir", data},
-		"backup": {backup, "--data-dir", data}, "restore": {backup, "--data-dir", restored}, "image push": {"digits:1", emptyTar(t)}, "openapi": {},
+		"backup": {backup, "--data-dir", data}, "restore": {backup, "--data-dir", restored}, "image push": {"digits:1", rootfs(t, "init")}, "openapi": {},
 		"demo": {p.url, "--password-file", "-"}, "end": {"mine"},
 		"sim run": {"../../docs/simulate/jobs.csv", "--fleet", "../../docs/simulate/fleet.yaml"}, "sim export": {},
 	}

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"time"
 	_ "time/tzdata" // time zones are checked the same on a host without them
-	"unicode"
 	"unicode/utf8"
 
 	"suanli.dev/internal/fault"
@@ -60,10 +59,8 @@ func checkName(name, location string) error {
 	if strings.TrimSpace(name) == "" || n > 100 || !utf8.ValidString(name) {
 		return fault.New(fault.Invalid, "name_invalid", "the name has %d characters; use 1 to 100, not only spaces", n).At(location)
 	}
-	for _, r := range name {
-		if unicode.IsControl(r) {
-			return fault.New(fault.Invalid, "name_invalid", "the name holds the control character %U; leave it out", r).At(location)
-		}
+	if r, found := ident.Hidden(name); found {
+		return fault.New(fault.Invalid, "name_invalid", "the name holds the control character %U, which nobody sees; leave it out", r).At(location)
 	}
 	return nil
 }

@@ -167,6 +167,31 @@ func TestANoteAndItsRefundAreMadeTogetherOrNotAtAll(t *testing.T) {
 	})
 }
 
+func TestARefundCorrectsAMistakenDeposit(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, w *world) {
+		w.deposit("ac-renter", "100000") // 1,000.00 was meant
+		if _, err := w.Refund(w.ctx, operator, "ac-renter", must(t, "99000"), "bank 1", "correct-1"); err != nil {
+			t.Fatal(err)
+		}
+		w.wantBalance(ledger.Wallet("ac-renter"), "1000.000000")
+		w.wantBalance(ledger.Deposits, "-1000.000000")
+		w.right()
+	})
+}
+
+func TestReferencesHaveNoHiddenCharacters(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, w *world) {
+		for _, reference := range []string{"bank \u202e811", "bank\u2066", "bank\x1b[2J", "bank\u009b"} {
+			_, err := w.Deposit(w.ctx, operator, "ac-renter", must(t, "1"), reference, "")
+			wantCode(t, err, "text_invalid")
+			_, err = w.Refund(w.ctx, operator, "ac-renter", must(t, "1"), reference, "")
+			wantCode(t, err, "text_invalid")
+		}
+	})
+}
+
 func TestARefundIsOfFreeMoneyOnly(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, w *world) {

@@ -38,6 +38,9 @@ func (s *Service) Deposit(ctx context.Context, p account.Principal, accountID st
 	if len(reference) > 200 || len(key) > 500 {
 		return ledger.Transfer{}, fault.New(fault.Invalid, "text_too_long", "want a reference of at most 200 characters and a key of at most 500")
 	}
+	if r, found := ident.Hidden(reference); found {
+		return ledger.Transfer{}, fault.New(fault.Invalid, "text_invalid", "the reference holds the control character %U, which nobody sees; leave it out", r).At("body.reference")
+	}
 	currency, err := s.cfg.CurrencyOf(ctx, accountID)
 	if err != nil {
 		return ledger.Transfer{}, fmt.Errorf("deposit: %w", err)

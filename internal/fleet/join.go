@@ -47,6 +47,12 @@ func (s *Service) CreateJoinToken(ctx context.Context, p account.Principal, t Jo
 		return "", time.Time{}, fault.New(fault.Invalid, "unknown_zone",
 			"there is no region %q with zone %q; the operator lists them in regions.yaml, and GET /v1/regions shows them", t.Region, t.Zone).At("body.zone")
 	}
+	if err := checkSeen("a host's name", t.Name, "body.name"); err != nil {
+		return "", time.Time{}, err
+	}
+	if err := checkSeen("a rack", t.Rack, "body.rack"); err != nil {
+		return "", time.Time{}, err
+	}
 	if len(t.Name) > 100 || len(t.Rack) > 100 {
 		return "", time.Time{}, fault.New(fault.Invalid, "too_long", "a host's name and rack can have up to 100 bytes").At("body.name")
 	}
@@ -105,6 +111,14 @@ func (s *Service) audit(ctx context.Context, tx *store.Tx, p account.Principal, 
 // busKey is a NATS user's public key.
 var busKey = regexp.MustCompile(`^U[A-Z2-7]{55}$`)
 
+// checkSeen refuses a text that does not look like what it is.
+func checkSeen(what, text, location string) error {
+	if r, found := ident.Hidden(text); found {
+		return fault.New(fault.Invalid, "text_invalid", "%s holds the control character %U, which nobody sees; leave it out", what, r).At(location)
+	}
+	return nil
+}
+
 func checkEnrolment(r protocol.EnrolRequest) error {
 	if r.Version != protocol.Version {
 		return fault.New(fault.Invalid, "version_unsupported",
@@ -116,7 +130,7 @@ func checkEnrolment(r protocol.EnrolRequest) error {
 	if len(r.Name) > 100 || len(r.Build) > 100 {
 		return fault.New(fault.Invalid, "too_long", "name and build can have up to 100 bytes").At("body.name")
 	}
-	return nil
+	return checkSeen("the machine's name", r.Name, "body.name")
 }
 
 // Enrol lets a host join with a one-time token. sign makes its client

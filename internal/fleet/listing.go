@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"slices"
+	"strings"
 	"time"
 
 	"suanli.dev/internal/account"
@@ -51,10 +53,14 @@ type ListingChange struct {
 // SetListing changes a host's prices and terms. Leases that run keep theirs.
 func (s *Service) SetListing(ctx context.Context, p account.Principal, hostID string, c ListingChange) (Host, error) {
 	// Whose it is comes first: a stranger learns nothing by what is wrong with the rest.
-	if _, err := s.Host(ctx, p, hostID); err != nil {
+	h, err := s.Host(ctx, p, hostID)
+	if err != nil {
 		return Host{}, err
 	}
 	if err := s.checkChange(c); err != nil {
+		return Host{}, err
+	}
+	if err := checkModels(h, c); err != nil {
 		return Host{}, err
 	}
 	return s.change(ctx, p, hostID, "host.set_listing", c, func(r *record) {
@@ -92,6 +98,23 @@ func (s *Service) SetListing(ctx context.Context, p account.Principal, hostID st
 			l.EndsAt = c.EndsAt.UTC()
 		}
 	})
+}
+
+// checkModels refuses prices of models that a host does not have, which would be
+// the price of nothing. One that has reported none yet may be priced ahead.
+func checkModels(h Host, c ListingChange) error {
+	var have []string
+	for _, g := range h.GPUs {
+		if !slices.Contains(have, g.Model) {
+			have = append(have, g.Model)
+		}
+	}
+	for model := range c.PerGPUHour {
+		if _, priced := h.Listing.PerGPUHour[model]; len(have) > 0 && !priced && !slices.Contains(have, model) {
+			return fault.New(fault.Invalid, "unknown_gpu_model", "host %s has no GPU of the model %q; it has: %s", h.ID, model, strings.Join(have, ", ")).At("body.per_gpu_hour")
+		}
+	}
+	return nil
 }
 
 func (s *Service) checkChange(c ListingChange) error {

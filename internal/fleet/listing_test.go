@@ -2,6 +2,7 @@ package fleet
 
 import (
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -38,7 +39,14 @@ func TestProvidersTermsDecideWhatIsOffered(t *testing.T) {
 		_, err := c.SetListing(t.Context(), ada, host, change)
 		wantCode(t, err, name)
 	}
-	_, err := c.SetListing(t.Context(), eve, host, ListingChange{})
+	_, err := c.SetListing(t.Context(), ada, host, ListingChange{PerGPUHour: map[string]money.Rate{"RTX 9999": 1}})
+	wantCode(t, err, "unknown_gpu_model")
+	if err == nil || !strings.Contains(err.Error(), "it has: RTX 4090") {
+		t.Errorf("a model that it does not have: %v", err)
+	}
+	_, _, err = c.CreateJoinToken(t.Context(), ada, JoinToken{Name: "rack\u202e"})
+	wantCode(t, err, "text_invalid")
+	_, err = c.SetListing(t.Context(), eve, host, ListingChange{})
 	wantCode(t, err, "host_not_found")
 }
 

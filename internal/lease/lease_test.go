@@ -216,6 +216,30 @@ func TestAHostsSilenceCostsNoSecondMinimum(t *testing.T) {
 }
 
 // A host may fall silent after it was told to stop or to end.
+func TestTheSameRequestAtTheSameTimeIsAnsweredAlike(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	h := w.join(1)
+	l := w.rent(h, 1)
+	w.pass(time.Minute)
+	for _, c := range []struct {
+		what string
+		ask  func(context.Context, account.Principal, string) (*Lease, error)
+		to   State
+	}{{"stop", w.Stop, Stopped}, {"start", w.Start, Running}, {"end", w.End, Ended}} {
+		var asking sync.WaitGroup
+		for range 8 {
+			asking.Go(func() {
+				if _, err := c.ask(w.ctx, w.ada, l.ID); err != nil {
+					t.Errorf("one of eight to %s: %v", c.what, err)
+				}
+			})
+		}
+		asking.Wait()
+		w.until(l.ID, c.to)
+	}
+}
+
 func TestAHostThatIsSilentWhileItStopsIsNotPaidForTheDark(t *testing.T) {
 	t.Parallel()
 	for _, end := range []bool{false, true} {

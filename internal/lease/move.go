@@ -3,6 +3,7 @@ package lease
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"suanli.dev/internal/account"
@@ -317,13 +318,19 @@ func (s *Service) request(ctx context.Context, p account.Principal, id string, s
 	if l.AccountID != p.AccountID && !p.Operator {
 		return nil, notFound(id)
 	}
-	for _, state := range satisfied {
-		if l.State == state {
+	if slices.Contains(satisfied, l.State) {
+		return l, nil
+	}
+	st.by = p
+	moved, err := s.move(ctx, l.ID, st)
+	if f, ok := fault.As(err); ok && f.Code == "lease_state" {
+		// Another's request may have come between the look and the move, and asked
+		// for the same.
+		if l, rerr := s.Resolve(ctx, p, l.ID); rerr == nil && slices.Contains(satisfied, l.State) {
 			return l, nil
 		}
 	}
-	st.by = p
-	return s.move(ctx, l.ID, st)
+	return moved, err
 }
 
 // Exhaust stops a lease whose money ran out: reason is "unpaid" or

@@ -1,6 +1,32 @@
 package lease
 
-import "testing"
+import (
+	"strings"
+	"testing"
+
+	"suanli.dev/internal/fault"
+)
+
+func TestAnImageNameThatCannotWorkIsRefusedAtTheQuote(t *testing.T) {
+	t.Parallel()
+	for _, image := range []string{"cloud://digits:1@evil", "x@sha256:zz", "DIGITS:1", "team/Digits:1", strings.Repeat("x", 500), "x:", "cloud://", "cloud://DIGITS:1", "x:" + strings.Repeat("1", 129)} {
+		f, ok := fault.As(checkImage(image, nil))
+		if !ok || f.Code != "invalid_image" || f.Location != "body.image" {
+			t.Errorf("%q: %v", image, f)
+		}
+	}
+	for _, image := range []string{"0x7f000001/x", "2130706433/x", "0X7F000001/x:1"} {
+		if f, ok := fault.As(checkImage(image, nil)); !ok || f.Code != "registry_refused" || f.Location != "body.image" {
+			t.Errorf("%q: %v", image, f)
+		}
+	}
+	digest := "@sha256:" + strings.Repeat("0a", 32)
+	for _, image := range []string{"debian", "debian:12", "debian" + digest, "debian:12" + digest, "cloud://digits:1", "cloud://a/b" + digest, "7zip/7zip:1"} {
+		if err := checkImage(image, nil); err != nil {
+			t.Errorf("%q: %v", image, err)
+		}
+	}
+}
 
 func TestAnImageCannotSendTheEngineToTheHostsOwnServices(t *testing.T) {
 	t.Parallel()

@@ -8,6 +8,8 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/google/go-containerregistry/pkg/name"
+
 	"suanli.dev/internal/fault"
 	"suanli.dev/internal/ident"
 )
@@ -53,7 +55,23 @@ func checkImage(image string, trusted []string) error {
 	if host, inner := innerRegistry(image); inner && !slices.Contains(trusted, strings.ToLower(registry)) {
 		return invalid("body.image", "registry_refused", "image %q names the registry %q, which is an address or a name inside of the host; name a public registry, or ask the operator to put the image into the cloud's own", image, host)
 	}
+	if cloud := ref != image; cloud {
+		ref = "registry.invalid/" + ref // the cloud's own has no name of a host
+	}
+	if _, err := name.ParseReference(ref); err != nil {
+		return invalid("body.image", "invalid_image", "image %.100q is not an image reference: %s; write it like \"pytorch/pytorch:2.8.0\" or \"cloud://digits:1\"", image, strings.TrimPrefix(err.Error(), "could not parse reference: "))
+	}
 	return nil
+}
+
+// numeric reports whether the resolvers of some systems take a word for the whole
+// of an IPv4 address, as they do 2130706433 and 0x7f000001.
+func numeric(word string) bool {
+	digits, set := strings.ToLower(word), "0123456789"
+	if hex, ok := strings.CutPrefix(digits, "0x"); ok {
+		digits, set = hex, set+"abcdef"
+	}
+	return digits != "" && strings.Trim(digits, set) == ""
 }
 
 // innerRegistry reports whether an image's registry is not plainly a public
@@ -67,6 +85,9 @@ func innerRegistry(image string) (host string, inner bool) {
 	first, _, slash := strings.Cut(image, "/")
 	// By the rule of image references, the first part is a registry only if it has
 	// a dot or a colon, or is localhost.
+	if slash && numeric(first) {
+		return first, true
+	}
 	if !slash || (!strings.ContainsAny(first, ".:[") && first != "localhost") {
 		return "", false
 	}

@@ -7,6 +7,7 @@ import (
 
 	"suanli.dev/api"
 	"suanli.dev/internal/account"
+	"suanli.dev/internal/fault"
 	"suanli.dev/internal/money"
 )
 
@@ -207,6 +208,9 @@ func (a *API) registerKeys() {
 		ID: "createApiKey", Method: http.MethodPost, Path: "/v1/api-keys", Summary: "Make an API key", Tag: tagKeys, Action: account.WriteSelf,
 		Status: http.StatusCreated, Idempotent: true, Description: "The key itself is in this answer and can never be read again.",
 	}, func(ctx context.Context, p account.Principal, in *body[api.CreateAPIKey]) (*body[api.APIKey], error) {
+		if len(in.Body.Scopes) == 0 {
+			return nil, fault.New(fault.Invalid, "scope_invalid", "a key without scopes could do nothing; choose of %v, or %q alone for all that you may", account.Actions, account.AllScopes).At("body.scopes")
+		}
 		c := account.CreateAPIKey{Name: in.Body.Name, Scopes: in.Body.Scopes}
 		if in.Body.ExpiresAt != nil {
 			c.ExpiresAt = *in.Body.ExpiresAt

@@ -104,8 +104,8 @@ func TestAKeyWithAFieldThatIsNotRightIsRefused(t *testing.T) {
 		{"scope beyond one's own", `{"name":"k","scopes":["billing:read"]}`, 403, "scope_beyond_own", "body.scopes[0]"},
 		{"operator's scope", `{"name":"k","scopes":["operate"]}`, 403, "scope_beyond_own", "body.scopes[0]"},
 		{"too many scopes", `{"name":"k","scopes":[` + strings.TrimSuffix(strings.Repeat(`"market:read",`, 51), ",") + `]}`, 422, invalid, "body.scopes"},
-		{"past expiry", `{"name":"k","scopes":[],"expires_at":"2020-01-01T00:00:00Z"}`, 422, "expiry_invalid", "body.expires_at"},
-		{"expiry of now", `{"name":"k","scopes":[],"expires_at":"2026-03-01T12:00:00Z"}`, 422, "expiry_invalid", "body.expires_at"},
+		{"past expiry", `{"name":"k","scopes":["market:read"],"expires_at":"2020-01-01T00:00:00Z"}`, 422, "expiry_invalid", "body.expires_at"},
+		{"expiry of now", `{"name":"k","scopes":["market:read"],"expires_at":"2026-03-01T12:00:00Z"}`, 422, "expiry_invalid", "body.expires_at"},
 		{"expiry that is no time", `{"name":"k","scopes":[],"expires_at":"tomorrow"}`, 422, invalid, "body.expires_at"},
 	})
 	refuseAll(t, w, "POST", "/v1/ssh-keys", member.token, []wrong{
@@ -138,6 +138,32 @@ func TestPasswordsAreNeverRepeatedInProblems(t *testing.T) {
 	r.want(t, 422, invalid)
 	if strings.Contains(r.Body, "12345678901") || !strings.Contains(r.Body, "nonsense") {
 		t.Fatalf("want the role repeated and the password not: %s", r.Body)
+	}
+}
+
+func TestAKeyWithoutScopesIsRefused(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	_, err := w.ada.client.CreateAPIKey(t.Context(), api.CreateAPIKey{Name: "ci", Scopes: []string{}})
+	if !errors.Is(err, &api.Error{Code: "scope_invalid"}) {
+		t.Errorf("no scopes: %v", err)
+	}
+	for _, name := range []string{"ci\u202e", "ci\u2069", "ci\u0007", "ci\u009b"} {
+		if _, err := w.ada.client.CreateAPIKey(t.Context(), api.CreateAPIKey{Name: name, Scopes: []string{"*"}}); !errors.Is(err, &api.Error{Code: "name_invalid"}) {
+			t.Errorf("%q: %v", name, err)
+		}
+	}
+}
+
+func TestACursorOfNoListIsRefused(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	key := w.newKey(w.ada, account.AllScopes)
+	for _, path := range []string{"/v1/leases", "/v1/hosts", "/v1/transfers", "/v1/charges", "/v1/api-keys", "/v1/ssh-keys", "/v1/invoices", "/v1/statements"} {
+		w.send("GET", path+"?cursor=garbage", key, nil).want(t, 422, "bad_cursor")
+		if r := w.send("GET", path, key, nil); r.Status != 200 {
+			t.Errorf("%s without one: %d", path, r.Status)
+		}
 	}
 }
 

@@ -53,6 +53,7 @@ type Cloud struct {
 	Tunnels   *gateway.Tunnels
 	DB        *store.DB
 
+	unlock  func() error // gives the embedded database up to another control plane
 	cfg     *config.Config
 	log     *slog.Logger
 	bus     *bus.Bus
@@ -85,7 +86,10 @@ func OpenCloud(ctx context.Context, cfg *config.Config, version string, log *slo
 	if err := os.MkdirAll(cfg.DataDir, 0o700); err != nil {
 		return nil, fmt.Errorf("data folder: %w", err)
 	}
-	// Ports first: what is taken is said at once, and nothing was changed yet.
+	if c.unlock, err = store.Lock(cfg.DatabaseAddress()); err != nil {
+		return nil, err
+	}
+	// Ports before the rest: what is taken is said at once, and nothing was changed yet.
 	for _, l := range []struct {
 		name, address string
 		into          *net.Listener
@@ -414,6 +418,10 @@ func (c *Cloud) Close() error {
 		if err := c.flush(context.Background()); err != nil {
 			c.log.Warn("the last traces were not delivered", "error", err)
 		}
+	}
+	if c.unlock != nil {
+		errs = append(errs, c.unlock()) // last: nothing of this one is at work any more
+		c.unlock = nil
 	}
 	return errors.Join(errs...)
 }

@@ -60,7 +60,7 @@ func (a *API) registerInvoices() {
 		})
 	}
 	register(a, operation{
-		ID: "listStatements", Method: http.MethodGet, Path: "/v1/statements", Summary: "List closed months, newest first", Tag: tagBilling, Action: account.ReadBilling,
+		ID: "listStatements", Method: http.MethodGet, Path: "/v1/statements", Summary: "List closed months, newest first", Tag: tagBilling, Action: account.ReadBilling, OwnCursor: true,
 		Description: "Each opens with what the one before closed with: less what was invoiced, plus what was paid.",
 	}, func(ctx context.Context, p account.Principal, in *Paging) (*body[page[api.Statement]], error) {
 		var before time.Time

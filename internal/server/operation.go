@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"reflect"
+	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
@@ -14,6 +15,7 @@ import (
 	"suanli.dev/api"
 	"suanli.dev/internal/account"
 	"suanli.dev/internal/fault"
+	"suanli.dev/internal/ident"
 )
 
 // operation describes one endpoint. The authorization test walks all of them.
@@ -33,6 +35,9 @@ type operation struct {
 	// Idempotent operations take an Idempotency-Key: a write that is repeated
 	// with the same key and body returns the first answer.
 	Idempotent bool
+	// OwnCursor is of lists in another order than their items' identifiers; they
+	// check cursors themselves.
+	OwnCursor bool
 }
 
 // page is one page of a list, in the order of its cursor.
@@ -47,6 +52,23 @@ type body[T any] struct {
 type Paging struct {
 	Limit  int    `query:"limit" minimum:"1" maximum:"200" default:"50" doc:"How many items at most"`
 	Cursor string `query:"cursor" maxLength:"200" doc:"The next_cursor of the page before; empty for the first page"`
+}
+
+// place is where the page begins.
+func (p *Paging) place() string { return p.Cursor }
+
+// checkCursor refuses a cursor that no list of identifiers has given: a garbled one
+// would otherwise begin at any place, or at none, without a word.
+func checkCursor(in any) error {
+	list, ok := in.(interface{ place() string })
+	if !ok || list.place() == "" {
+		return nil
+	}
+	kind, _, _ := strings.Cut(list.place(), "-")
+	if ident.Check(ident.Kind(kind), list.place()) != nil {
+		return fault.New(fault.Invalid, "bad_cursor", "the cursor %q is not one of this list; begin at the first page", list.place()).At("query.cursor")
+	}
+	return nil
 }
 
 // paged turns up to limit+1 items, which is what the services are asked for,
@@ -71,7 +93,14 @@ type none struct{}
 func register[I, O any](a *API, op operation, handler func(context.Context, account.Principal, *I) (*O, error)) {
 	h := a.describe(op, reflect.TypeFor[I]())
 	huma.Register(a.huma, h, func(ctx context.Context, in *I) (*O, error) {
-		out, err := handler(ctx, principalFrom(ctx), in)
+		var out *O
+		err := error(nil)
+		if !op.OwnCursor {
+			err = checkCursor(in)
+		}
+		if err == nil {
+			out, err = handler(ctx, principalFrom(ctx), in)
+		}
 		if err != nil {
 			return nil, problem(ctx, a.log, err)
 		}

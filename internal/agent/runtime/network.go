@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -294,7 +295,9 @@ func (f *firewall) addMeters(c *nftables.Conn, lease string, t Traffic) {
 	add("meter_output", expr.MetaKeyOIFNAME, inCounter(bridge))
 }
 
-// add isolates a lease; it comes before the lease's first packet.
+// add isolates a lease; it comes before the lease's first packet. Where somebody
+// has deleted the table it is written again, with the lease in it: the host is as
+// it was, and its counters begin anew as they do when a look at them finds it gone.
 func (f *firewall) add(lease string, open bool) error {
 	f.mu.Lock()
 	was, known := f.open[lease]
@@ -305,11 +308,25 @@ func (f *firewall) add(lease string, open bool) error {
 	}
 	if known {
 		t, err := f.read()
-		if err != nil {
+		if err != nil && !errors.Is(err, unix.ENOENT) && !errors.Is(err, errTableGone) {
 			return err
 		}
 		return f.rebuild(t)
 	}
+	err := f.admit(lease, open)
+	if errors.Is(err, unix.ENOENT) {
+		err = f.rebuild(nil)
+	}
+	if err != nil {
+		f.mu.Lock()
+		delete(f.open, lease)
+		f.mu.Unlock()
+	}
+	return err
+}
+
+// admit adds one lease to the table as it is.
+func (f *firewall) admit(lease string, open bool) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	c, err := f.conn()
@@ -328,7 +345,6 @@ func (f *firewall) add(lease string, open bool) error {
 	}
 	f.addMeters(c, lease, Traffic{})
 	if err := c.Flush(); err != nil {
-		delete(f.open, lease)
 		return fmt.Errorf("isolate a lease's network: %w", err)
 	}
 	return nil
@@ -380,6 +396,9 @@ func (f *firewall) remove(lease string) error {
 	return nil
 }
 
+// errTableGone says that nothing of the table is there.
+var errTableGone = errors.New("the nftables table is gone")
+
 // read returns the counters of every known lease, and an error if the table or
 // one of its counters is missing.
 func (f *firewall) read() (map[string]Traffic, error) {
@@ -390,7 +409,7 @@ func (f *firewall) read() (map[string]Traffic, error) {
 		return nil, err
 	}
 	if _, ok := values[counterDrops]; !ok {
-		return nil, fmt.Errorf("the nftables table %s is gone", f.table.Name)
+		return nil, fmt.Errorf("%s: %w", f.table.Name, errTableGone)
 	}
 	traffic := map[string]Traffic{}
 	for lease := range f.open {

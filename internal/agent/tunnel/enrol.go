@@ -40,7 +40,7 @@ func Enrol(ctx context.Context, address, token string, m Machine) (Identity, err
 	want, err := hex.DecodeString(fingerprint)
 	if !ok || err != nil || len(want) != 16 {
 		return Identity{}, fault.New(fault.Invalid, "join_token_invalid",
-			"join %s: the token should be a secret, a dot and 32 hexadecimal digits; copy it whole from the cloud's console", address)
+			"join %s: the token should be a secret, a dot and 32 hexadecimal digits; copy it whole from what suanli host token printed", address)
 	}
 	public, key, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {
