@@ -10,6 +10,7 @@ var chinese = map[string]string{
 	"agent_listen":            "供 agent 连接的地址，始终使用云自有 CA 的 TLS。要让其他机器加入，请设为 0.0.0.0:7081。",
 	"agent_address":           "agent 连接 agent_listen 时所用的 HOST:PORT；与 agent_listen 本身不同时才需要设置。",
 	"ssh_listen":              "SSH 网关的监听地址。",
+	"trusted_proxies":         "listen 前方代理的地址或网段（CIDR），用逗号分隔，例如 127.0.0.1 或 10.0.0.0/8。请求的来源以其 X-Forwarded-For 为准，且这些代理的连接数不受单地址上限约束。",
 	"apps_domain":             "应用域名：主机名 <端口>-<租约>.<域名> 指向实例的端口。",
 	"database":                "sqlite:路径 或 postgres://…；留空则使用 data_dir 中的 SQLite。",
 	"bus":                     "外部 NATS 的地址 nats://…；留空则使用本进程内置的 NATS。",

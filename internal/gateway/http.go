@@ -16,6 +16,7 @@ import (
 
 	"suanli.dev/internal/fault"
 	"suanli.dev/internal/ident"
+	"suanli.dev/internal/intake"
 	"suanli.dev/internal/protocol"
 )
 
@@ -182,6 +183,7 @@ func newPlace(lease, port, prefix string) (place, bool) {
 
 // ServeHTTP implements http.Handler.
 func (g *HTTP) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	r = intake.Body(w, r, intake.Small) // until it is known who sends it
 	p, ok := g.byHost(r.Host)
 	if !ok {
 		p, ok = g.byPath(r.URL.Path)
@@ -206,7 +208,7 @@ func (g *HTTP) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		showFault(w, r, err)
 		return
 	}
-	g.forward(w, r, p, target)
+	g.forward(w, intake.Body(w, r, intake.Moving), p, target)
 }
 
 // keepToken moves a good token from the address, where it would be seen and

@@ -18,6 +18,7 @@ import (
 	"suanli.dev/internal/account"
 	"suanli.dev/internal/fault"
 	"suanli.dev/internal/ident"
+	"suanli.dev/internal/intake"
 )
 
 const (
@@ -40,6 +41,7 @@ type exchange struct {
 	status    int
 	bytes     int64
 	wrote     bool
+	aborted   bool // the body did not come, or not in time
 }
 
 type exchangeKey struct{}
@@ -98,6 +100,8 @@ func (s *Server) observe(next http.Handler) http.Handler {
 				level = slog.LevelError
 			case probe(r.URL.Path):
 				level = slog.LevelDebug // they come every few seconds, for ever
+			case x.aborted:
+				level = slog.LevelDebug // a stranger can make any number of them
 			}
 			// The query is left out: a WebSocket's may hold credentials.
 			s.log.LogAttrs(ctx, level, "request", slog.String("method", r.Method), slog.String("path", r.URL.Path),
@@ -147,6 +151,7 @@ func (s *Server) route(next http.Handler) http.Handler {
 			writeProblem(w, plainProblem(http.StatusNotFound, "there is nothing at %s; /docs lists what there is", r.URL.Path))
 			return
 		}
+		r = intake.Body(w, r, intake.Small)
 		r.Body = http.MaxBytesReader(w, r.Body, maxBody)
 		next.ServeHTTP(w, r)
 	})
