@@ -33,7 +33,7 @@ const (
 	pathPrefix = "/i/"
 	// accessKept is how long an answer of the directory is used again: a page
 	// makes dozens of requests. A revoked token works this much longer.
-	accessKept = 3 * time.Second
+	accessKept = 2 * time.Second
 	// accessLimit bounds the answers kept.
 	accessLimit = 10000
 )
@@ -203,12 +203,25 @@ func (g *HTTP) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		g.keepToken(w, r, p, token)
 		return
 	}
-	target, err := g.allowed(r, p)
+	target, token, err := g.allowed(r, p)
 	if err != nil {
 		showFault(w, r, err)
 		return
 	}
-	g.forward(w, intake.Body(w, r, intake.Moving), p, target)
+	r = intake.Body(w, r, intake.Moving)
+	ctx, cancel := context.WithCancel(r.Context())
+	defer cancel()
+	out := &severable{ResponseWriter: w}
+	stop := recheck(ctx, func(ctx context.Context) error {
+		_, err := g.lookUp(ctx, p, token)
+		return err
+	}, func() {
+		g.log.Info("http: access was revoked", "lease", p.lease, "port", p.port)
+		out.sever()
+		cancel()
+	})
+	defer stop()
+	g.forward(out, r.WithContext(ctx), p, target)
 }
 
 // keepToken moves a good token from the address, where it would be seen and
@@ -239,8 +252,8 @@ func withoutToken(u *url.URL) string {
 }
 
 // allowed asks the directory about the request's own token, if it has one.
-func (g *HTTP) allowed(r *http.Request, p place) (Target, error) {
-	token := r.Header.Get(tokenHeader)
+func (g *HTTP) allowed(r *http.Request, p place) (t Target, token string, err error) {
+	token = r.Header.Get(tokenHeader)
 	if token == "" {
 		token = r.URL.Query().Get(TokenParameter)
 	}
@@ -251,7 +264,8 @@ func (g *HTTP) allowed(r *http.Request, p place) (Target, error) {
 			}
 		}
 	}
-	return g.lookUp(r.Context(), p, token)
+	t, err = g.lookUp(r.Context(), p, token)
+	return t, token, err
 }
 
 // crossOrigin reports whether another site's page makes the browser send this

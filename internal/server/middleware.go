@@ -190,14 +190,41 @@ func (s *Server) authenticate(next http.Handler) http.Handler {
 type bearerKey struct{}
 
 // stillValid reports an error once the credentials of a long-lived response
-// have been revoked or have expired.
-func (a *API) stillValid(ctx context.Context) error {
+// have been revoked, have expired, or no longer permit the action.
+func (a *API) stillValid(ctx context.Context, action account.Action) error {
 	bearer, ok := ctx.Value(bearerKey{}).(string)
 	if !ok {
 		return nil
 	}
-	_, err := a.Accounts.Authenticate(ctx, bearer)
-	return err
+	p, err := a.Accounts.Authenticate(ctx, bearer)
+	if err != nil {
+		return err
+	}
+	return authorize(p, action)
+}
+
+// whileValid returns ctx, which ends with the fault as its cause once the
+// credentials are not valid any more.
+func (a *API) whileValid(ctx context.Context, action account.Action) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	tick := time.NewTicker(a.recheck)
+	go func() { // ends with ctx
+		defer tick.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-tick.C:
+			}
+			// A database that is away revokes nothing.
+			err := a.stillValid(ctx, action)
+			if f, ok := fault.As(err); ok && (f.Kind == fault.Unauthorized || f.Kind == fault.Forbidden) {
+				cancel(err)
+				return
+			}
+		}
+	}()
+	return ctx, func() { cancel(nil) }
 }
 
 // webSocketBearer is the subprotocol that carries credentials where a browser

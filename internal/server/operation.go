@@ -96,6 +96,9 @@ func registerStream[I any](a *API, op operation, contentType string, handler fun
 		return &huma.StreamResponse{Body: func(ctx huma.Context) {
 			r, w := humago.Unwrap(ctx)
 			x := exchangeFrom(r.Context())
+			valid, stop := a.whileValid(r.Context(), op.Action)
+			defer stop()
+			r = r.WithContext(valid)
 			if err := handler(w, r, principalFrom(r.Context()), in); err != nil {
 				if x != nil && x.wrote {
 					a.log.WarnContext(r.Context(), "stream ended", "error", err)
