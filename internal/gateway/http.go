@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httputil"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -26,9 +27,15 @@ const (
 	TokenParameter = "suanli_token"
 	tokenHeader    = "X-Suanli-Token"
 	tokenCookie    = "suanli_access"
+	// hostPrefix in front of a cookie's name is heeded by browsers: such a cookie is
+	// of one host and came by TLS, so that no sibling's page can have set it.
+	hostPrefix = "__Host-"
 	// ownCookies is the prefix of the cloud's cookies. None of them ever reaches
-	// an instance, and no instance can set one.
+	// an instance, and no instance's answer can set one; its page's script can, for
+	// all of the domain, so that there may be several of a name.
 	ownCookies = "suanli_"
+	// cookiesTried bounds how many cookies of one request are tried.
+	cookiesTried = 16
 	// pathPrefix is where instances are found that have no host name.
 	pathPrefix = "/i/"
 	// accessKept is how long an answer of the directory is used again: a page
@@ -231,8 +238,12 @@ func (g *HTTP) keepToken(w http.ResponseWriter, r *http.Request, p place, token 
 		showFault(w, r, err)
 		return
 	}
+	name := tokenCookie
+	if g.cfg.Secure && p.prefix == "" { // the prefix allows no path
+		name = hostPrefix + tokenCookie
+	}
 	http.SetCookie(w, &http.Cookie{
-		Name: tokenCookie, Value: url.QueryEscape(token), Path: p.prefix + "/",
+		Name: name, Value: url.QueryEscape(token), Path: p.prefix + "/",
 		HttpOnly: true, Secure: g.cfg.Secure, SameSite: http.SameSiteLaxMode,
 	})
 	w.Header().Set("Referrer-Policy", "no-referrer")
@@ -257,15 +268,40 @@ func (g *HTTP) allowed(r *http.Request, p place) (t Target, token string, err er
 	if token == "" {
 		token = r.URL.Query().Get(TokenParameter)
 	}
-	if token == "" && !crossOrigin(r) {
-		if c, err := r.Cookie(tokenCookie); err == nil {
-			if v, err := url.QueryUnescape(c.Value); err == nil {
-				token = v
-			}
+	if token != "" || crossOrigin(r) {
+		t, err = g.lookUp(r.Context(), p, token)
+		return t, token, err
+	}
+	refused := error(nil)
+	for _, token := range tokensKept(r) {
+		t, err := g.lookUp(r.Context(), p, token)
+		if err == nil || !revoked(err) {
+			return t, token, err
+		}
+		refused = err
+	}
+	if refused == nil {
+		t, refused = g.lookUp(r.Context(), p, "")
+	}
+	return t, "", refused
+}
+
+// tokensKept returns the tokens in the request's cookies, those first that no
+// sibling can have set. A browser sends all cookies of a name, and the good one
+// need not be the first.
+func tokensKept(r *http.Request) []string {
+	var out []string
+	for _, c := range append(r.CookiesNamed(hostPrefix+tokenCookie), r.CookiesNamed(tokenCookie)...) {
+		if v, err := url.QueryUnescape(c.Value); err == nil && v != "" && !slices.Contains(out, v) && len(out) < cookiesTried {
+			out = append(out, v)
 		}
 	}
-	t, err = g.lookUp(r.Context(), p, token)
-	return t, token, err
+	return out
+}
+
+// isOwn reports whether a cookie is the cloud's, by its name or "name=value".
+func isOwn(cookie string) bool {
+	return strings.HasPrefix(strings.TrimPrefix(cookie, hostPrefix), ownCookies)
 }
 
 // crossOrigin reports whether another site's page makes the browser send this
@@ -401,7 +437,7 @@ func keepForeignCookies(r *http.Request) {
 	var kept []string
 	for _, line := range r.Header.Values("Cookie") {
 		for c := range strings.SplitSeq(line, ";") {
-			if c = strings.TrimSpace(c); c != "" && !strings.HasPrefix(c, ownCookies) {
+			if c = strings.TrimSpace(c); c != "" && !isOwn(c) {
 				kept = append(kept, c)
 			}
 		}
@@ -419,7 +455,7 @@ func cleanResponse(res *http.Response, p place, t Target) {
 	if len(lines) > 0 {
 		res.Header.Del("Set-Cookie")
 		for _, line := range lines {
-			if c, err := http.ParseSetCookie(line); err == nil && !strings.HasPrefix(c.Name, ownCookies) {
+			if c, err := http.ParseSetCookie(line); err == nil && !isOwn(c.Name) {
 				c.Domain = ""
 				if p.prefix != "" && !strings.HasPrefix(c.Path, p.prefix+"/") {
 					c.Path = p.prefix + "/" + strings.TrimLeft(c.Path, "/")
