@@ -143,11 +143,13 @@ func (g *HTTP) underDomain(host string) bool {
 		strings.Contains(host, "-"+string(ident.Lease)+"-")
 }
 
+// bareHost is a Host header's name without its port, and without the dot that may
+// end a complete name: it is the same host, and must not be served as another.
 func bareHost(host string) string {
 	if h, _, err := net.SplitHostPort(host); err == nil {
-		return h
+		host = h
 	}
-	return host
+	return strings.TrimSuffix(host, ".")
 }
 
 // byHost reads "<port>-<lease>.<domain>".

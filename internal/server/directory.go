@@ -109,6 +109,7 @@ func (c *Cloud) Handler() http.Handler {
 		if h, _, err := net.SplitHostPort(host); err == nil {
 			host = h
 		}
+		host = strings.TrimSuffix(host, ".") // the same name, complete
 		switch {
 		case host == domain || strings.HasSuffix(host, "."+domain):
 			c.apps.ServeHTTP(w, r)
