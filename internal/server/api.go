@@ -115,6 +115,7 @@ type Server struct {
 	perKey  *ratelimit.Limiter
 	perIP   *ratelimit.Limiter
 	refused *ratelimit.Limiter
+	writes  writeProbe
 
 	document func() ([]byte, error) // the OpenAPI document, made once
 	page     func() ([]byte, error) // the reference page, made once

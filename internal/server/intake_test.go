@@ -2,11 +2,14 @@ package server
 
 import (
 	"bufio"
+	"context"
 	"fmt"
 	"net"
 	"net/http"
 	"strings"
 	"testing"
+
+	"suanli.dev/internal/store"
 )
 
 func TestAnAbortedBodyIsItsSendersFaultAndNoError(t *testing.T) {
@@ -34,4 +37,29 @@ func TestAnAbortedBodyIsItsSendersFaultAndNoError(t *testing.T) {
 	if log := w.log.String(); strings.Contains(log, `"ERROR"`) || strings.Contains(log, `"status":400`) {
 		t.Errorf("strangers can fill the log: %s", log)
 	}
+}
+
+func TestADatabaseThatCannotBeWrittenIsNotReady(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.send("GET", "/readyz", "", nil).want(t, http.StatusOK, "")
+	set := func(statement string) {
+		t.Helper()
+		if err := w.db.Update(t.Context(), func(ctx context.Context, tx *store.Tx) error {
+			_, err := tx.Exec(ctx, statement)
+			return err
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	set(`CREATE TRIGGER full_insert BEFORE INSERT ON readiness BEGIN SELECT RAISE(ABORT, 'no room'); END`)
+	w.send("GET", "/readyz", "", nil).want(t, http.StatusOK, "") // it is not tried at each request
+	w.clock.Advance(writeProbeKept)
+	got := w.send("GET", "/readyz", "", nil)
+	if got.Status != http.StatusServiceUnavailable || !strings.Contains(got.Body, `"database":"ok"`) || !strings.Contains(got.Body, `"database_write":"failed"`) {
+		t.Errorf("%d %s", got.Status, got.Body)
+	}
+	set(`DROP TRIGGER full_insert`)
+	w.clock.Advance(writeProbeKept)
+	w.send("GET", "/readyz", "", nil).want(t, http.StatusOK, "")
 }
