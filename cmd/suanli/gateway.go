@@ -128,6 +128,6 @@ func runSite(ctx context.Context, cfg *config.Config, id tunnel.Identity, at sit
 	log.Info("gateway is up", "gateway", id.HostID, "http", at.http.Addr().String(), "ssh", at.ssh.Addr().String(), "control_plane", id.Address)
 	return gateway.RunSite(ctx, gateway.SiteConfig{
 		Identity: id, SSH: at.ssh, HTTP: at.http, Domain: cfg.AppsDomain, Secure: strings.HasPrefix(cfg.APIURL(), "https:"),
-		TLSCert: cfg.TLSCert, TLSKey: cfg.TLSKey, Log: log,
+		TLSCert: cfg.TLSCert, TLSKey: cfg.TLSKey, TrustedProxies: cfg.Proxies(), Log: log,
 	})
 }

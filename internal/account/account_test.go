@@ -440,12 +440,42 @@ func TestGuessingAPasswordIsThrottled(t *testing.T) {
 	for i := range 50 {
 		total += tries(fmt.Sprint("198.51.100.", i), "wrong")
 	}
-	if total > 20 {
-		t.Errorf("fifty addresses had %d tries, want at most 20", total)
+	if total > 100 {
+		t.Errorf("fifty addresses had %d tries, want at most 100", total)
 	}
 	c.advance(11 * time.Minute)
 	if _, err := c.SignIn(from("203.0.113.1"), "ada@example.com", password, ""); err != nil {
 		t.Errorf("after eleven minutes: %v", err)
+	}
+}
+
+func TestStrangersCannotKeepAUserOut(t *testing.T) {
+	t.Parallel()
+	c := newCloud(t, "sqlite:"+filepath.Join(t.TempDir(), "db"))
+	from := func(ip string) context.Context { return WithOrigin(t.Context(), Origin{IP: ip}) }
+	const home = "2001:db8:1:2::"
+	if _, err := c.SignIn(from(home+"1"), "ada@example.com", password, ""); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 200 {
+		_, _ = c.SignIn(from(fmt.Sprintf("2001:db8:99:%x::1", i)), "ada@example.com", "wrong", "")
+	}
+	_, err := c.SignIn(from("203.0.113.7"), "ada@example.com", password, "")
+	wantCode(t, err, "sign_in_throttled")
+	// Another address of the same customer's.
+	if _, err := c.SignIn(from(home+"2"), "ada@example.com", password, ""); err != nil {
+		t.Errorf("from where she always comes: %v", err)
+	}
+	// One network is one, whatever it calls itself.
+	c.advance(time.Hour)
+	refused := 0
+	for i := range 20 {
+		if _, err := c.SignIn(from(fmt.Sprintf("2001:db8:7:7::%x", i)), "ada@example.com", "wrong", ""); errors.Is(err, &fault.Error{Code: "sign_in_throttled"}) {
+			refused++
+		}
+	}
+	if refused != 14 {
+		t.Errorf("of 20 tries from one /64 %d were refused, want 14", refused)
 	}
 }
 

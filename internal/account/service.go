@@ -52,6 +52,7 @@ type Service struct {
 	perLogin *ratelimit.Limiter
 	perEmail *ratelimit.Limiter
 	perIP    *ratelimit.Limiter
+	perCode  *ratelimit.Limiter
 
 	mu       sync.Mutex
 	cache    map[string]cached // by hash of the bearer
@@ -106,11 +107,13 @@ func New(cfg Config) (*Service, error) {
 	s := &Service{
 		db: cfg.DB, clock: cfg.Clock, vault: vault, log: cfg.Log, cfg: cfg, cost: cost,
 		hashing: make(chan struct{}, 4),
-		// From one address on one e-mail, from everywhere on one e-mail, and
-		// from one address on any e-mail. The second bounds guessing of a
-		// six-digit code by someone who has the password.
+		// From one address on one e-mail, from all strange addresses on one
+		// e-mail, from one address on any e-mail, and from all strange addresses on
+		// the second factor of one user. The second is wide, since anybody can use
+		// it up; the last takes the password to use up.
 		perLogin: ratelimit.New(ratelimit.Rate{Every: 20 * time.Second, Burst: 6}, cfg.Clock, 50_000),
-		perEmail: ratelimit.New(ratelimit.Rate{Every: 30 * time.Second, Burst: 20}, cfg.Clock, 50_000),
+		perEmail: ratelimit.New(ratelimit.Rate{Every: 5 * time.Second, Burst: 100}, cfg.Clock, 50_000),
+		perCode:  ratelimit.New(ratelimit.Rate{Every: 30 * time.Second, Burst: 20}, cfg.Clock, 50_000),
 		perIP:    ratelimit.New(ratelimit.Rate{Every: 2 * time.Second, Burst: 60}, cfg.Clock, 50_000),
 		cache:    map[string]cached{}, lastUsed: map[string]time.Time{},
 	}
@@ -155,6 +158,9 @@ func (s *Service) sweep(ctx context.Context) error {
 	s.mu.Unlock()
 	err := s.db.Update(ctx, func(ctx context.Context, tx *store.Tx) error {
 		if _, err := tx.Exec(ctx, `DELETE FROM sessions WHERE expires_at <= ?`, store.Micros(s.clock())); err != nil {
+			return err
+		}
+		if _, err := tx.Exec(ctx, `DELETE FROM sign_in_addresses WHERE last_at <= ?`, store.Micros(s.clock().Add(-addressKept))); err != nil {
 			return err
 		}
 		for id, at := range used {

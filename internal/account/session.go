@@ -8,12 +8,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/netip"
 	"net/url"
 	"strings"
 	"time"
 
 	"suanli.dev/internal/fault"
 	"suanli.dev/internal/ident"
+	"suanli.dev/internal/ratelimit"
 	"suanli.dev/internal/store"
 )
 
@@ -44,18 +46,59 @@ func hashBearer(bearer string) string {
 var errCredentials = fault.New(fault.Unauthorized, "invalid_credentials",
 	"the e-mail address and the password do not belong together")
 
-// throttle counts an attempt to sign in as who, from ctx's origin.
-func (s *Service) throttle(ctx context.Context, who string) error {
-	ip := OriginFrom(ctx).IP
-	_, wait := s.perLogin.Take(who+"\n"+ip, 1)
-	if _, w := s.perEmail.Take(who, 1); w > wait {
-		wait = w
+// addressKept is how long an address is known after a success.
+const addressKept = 180 * 24 * time.Hour
+
+// network is what counts as one address: an IPv6 customer has a whole /64.
+func network(ip string) string {
+	a, err := netip.ParseAddr(ip)
+	if err != nil || a.Unmap().Is4() {
+		return ip
 	}
-	if _, w := s.perIP.Take(ip, 1); w > wait {
+	p, err := a.WithZone("").Prefix(64)
+	if err != nil {
+		return ip
+	}
+	return p.String()
+}
+
+func tooManySignIns(wait time.Duration) error {
+	return fault.New(fault.TooMany, "sign_in_throttled", "too many attempts to sign in; wait %d seconds, or sign in from an address that you signed in from before", int(wait/time.Second)+1)
+}
+
+// throttle counts an attempt to sign in as who, an e-mail address or a user's id,
+// from ctx's origin. What an address is refused counts for nobody else, and what
+// strangers do counts not for the addresses that the user came from before:
+// otherwise anybody could keep a user out.
+func (s *Service) throttle(ctx context.Context, who string) error {
+	from := network(OriginFrom(ctx).IP)
+	_, wait := s.perLogin.Take(who+"\n"+from, 1)
+	if _, w := s.perIP.Take(from, 1); w > wait {
 		wait = w
 	}
 	if wait > 0 {
-		return fault.New(fault.TooMany, "sign_in_throttled", "too many attempts to sign in; wait %d seconds", int(wait/time.Second)+1)
+		return tooManySignIns(wait)
+	}
+	return s.fromAnywhere(ctx, s.perEmail, who)
+}
+
+// fromAnywhere takes from a limit that all strange addresses share.
+func (s *Service) fromAnywhere(ctx context.Context, l *ratelimit.Limiter, who string) error {
+	_, wait := l.Take(who, 1)
+	if wait <= 0 {
+		return nil
+	}
+	var known int64
+	err := s.db.View(ctx, func(ctx context.Context, tx *store.Tx) error {
+		return tx.QueryRow(ctx, `SELECT COUNT(*) FROM sign_in_addresses x JOIN users u ON u.id = x.user_id
+			WHERE (u.email = ? OR u.id = ?) AND x.network = ? AND x.last_at > ?`,
+			who, who, network(OriginFrom(ctx).IP), store.Micros(s.clock().Add(-addressKept))).Scan(&known)
+	})
+	if err != nil {
+		return fmt.Errorf("sign in: %w", err)
+	}
+	if known == 0 {
+		return tooManySignIns(wait)
 	}
 	return nil
 }
@@ -63,7 +106,7 @@ func (s *Service) throttle(ctx context.Context, who string) error {
 // unthrottle forgives the failures before a success; not the address's, which
 // may be guessing at others meanwhile.
 func (s *Service) unthrottle(ctx context.Context, who string) {
-	s.perLogin.Reset(who + "\n" + OriginFrom(ctx).IP)
+	s.perLogin.Reset(who + "\n" + network(OriginFrom(ctx).IP))
 	s.perEmail.Reset(who)
 }
 
@@ -120,6 +163,10 @@ func (s *Service) SignIn(ctx context.Context, email, password, totp string) (Ses
 		if totp == "" {
 			return Session{}, fault.New(fault.Unauthorized, "totp_required", "this user has a second factor; send the current six-digit code as totp").At("body.totp")
 		}
+		// Only who has the password comes this far; six digits are soon guessed.
+		if err := s.fromAnywhere(ctx, s.perCode, u.ID); err != nil {
+			return Session{}, err
+		}
 		secret, err := s.openTOTP(sealed)
 		if err != nil {
 			return Session{}, fmt.Errorf("sign in: %w", err)
@@ -159,12 +206,19 @@ func (s *Service) SignIn(ctx context.Context, email, password, totp string) (Ses
 			session.ID, hashBearer(session.Token), u.ID, session.IP, store.Micros(session.CreatedAt), store.Micros(session.ExpiresAt)); err != nil {
 			return err
 		}
+		if session.IP != "" {
+			if _, err := tx.Exec(ctx, `INSERT INTO sign_in_addresses (user_id, network, last_at) VALUES (?, ?, ?)
+				ON CONFLICT (user_id, network) DO UPDATE SET last_at = excluded.last_at`, u.ID, network(session.IP), store.Micros(now)); err != nil {
+				return err
+			}
+		}
 		return s.Audit(ctx, tx, Principal{UserID: u.ID, AccountID: u.AccountID, KeyID: session.ID}, "session.create", session.ID, nil)
 	})
 	if err != nil {
 		return Session{}, fmt.Errorf("sign in: %w", err)
 	}
 	s.unthrottle(ctx, email)
+	s.perCode.Reset(u.ID)
 	return session, nil
 }
 

@@ -47,6 +47,7 @@ var chinese = map[string]string{
 	"sla_credits":                 "租约某月可用性低于界限时，退还该月费用的比例：界限=比例，从最高的界限起，以逗号分隔；留空则不退还。",
 	"host_penalties":              "主机在某租约的一个月内故障达到若干秒时，扣除其所得的比例：秒数=比例，例如 3600=5%,86400=20%；留空则不扣除。",
 	"host_clawback":               "故障主机是否承担退还给租用者的金额中属于它的部分。",
+	"trusted_proxies":             "listen 前方代理的地址或网段（CIDR），用逗号分隔，例如 127.0.0.1 或 10.0.0.0/8。请求的来源以其 X-Forwarded-For 为准，且这些代理的连接数不受单地址上限约束。",
 }
 
 // chineseNotes has the Simplified Chinese of each note, by its English.

@@ -26,9 +26,11 @@ type Config struct {
 	AgentListen  string // tunnel and enrolment
 	AgentAddress string // how agents reach AgentListen
 	SSHListen    string
-	AppsDomain   string // host names of instances' ports
-	Database     string
-	Bus          string // empty: embedded
+	// TrustedProxies are networks or addresses, separated by commas; see Proxies.
+	TrustedProxies string
+	AppsDomain     string // host names of instances' ports
+	Database       string
+	Bus            string // empty: embedded
 
 	AllowSimulated bool
 	Simulate       string
@@ -234,6 +236,7 @@ func settings() []Setting {
 		text("agent_listen", "127.0.0.1:7081", "Address that agents dial: TLS with the cloud's own authority, always. Set 0.0.0.0:7081 to let other machines join.", func(c *Config) *string { return &c.AgentListen }, address),
 		text("agent_address", "", "host:port by which agents reach agent_listen, when it is not agent_listen itself.", func(c *Config) *string { return &c.AgentAddress }, optional(address)),
 		text("ssh_listen", "127.0.0.1:7022", "Address of the SSH gateway.", func(c *Config) *string { return &c.SSHListen }, address),
+		text("trusted_proxies", "", "Addresses or networks (CIDR) of proxies in front of listen, separated by commas, such as 127.0.0.1 or 10.0.0.0/8. Their X-Forwarded-For says where a request comes from, and one of them may have any number of connections open.", func(c *Config) *string { return &c.TrustedProxies }, proxyList),
 		text("apps_domain", "apps.localhost", "Domain whose host names <port>-<lease>.<domain> lead to instances' ports.", func(c *Config) *string { return &c.AppsDomain }, filled),
 		text("database", "", "sqlite:PATH or postgres://…; empty: SQLite in data_dir.", func(c *Config) *string { return &c.Database }, optional(database)),
 		text("bus", "", "nats://… of an external NATS; empty: one in this process.", func(c *Config) *string { return &c.Bus }),

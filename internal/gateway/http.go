@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httputil"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -16,6 +17,7 @@ import (
 
 	"suanli.dev/internal/fault"
 	"suanli.dev/internal/ident"
+	"suanli.dev/internal/intake"
 	"suanli.dev/internal/protocol"
 )
 
@@ -25,14 +27,20 @@ const (
 	TokenParameter = "suanli_token"
 	tokenHeader    = "X-Suanli-Token"
 	tokenCookie    = "suanli_access"
+	// hostPrefix in front of a cookie's name is heeded by browsers: such a cookie is
+	// of one host and came by TLS, so that no sibling's page can have set it.
+	hostPrefix = "__Host-"
 	// ownCookies is the prefix of the cloud's cookies. None of them ever reaches
-	// an instance, and no instance can set one.
+	// an instance, and no instance's answer can set one; its page's script can, for
+	// all of the domain, so that there may be several of a name.
 	ownCookies = "suanli_"
+	// cookiesTried bounds how many cookies of one request are tried.
+	cookiesTried = 16
 	// pathPrefix is where instances are found that have no host name.
 	pathPrefix = "/i/"
 	// accessKept is how long an answer of the directory is used again: a page
 	// makes dozens of requests. A revoked token works this much longer.
-	accessKept = 3 * time.Second
+	accessKept = 2 * time.Second
 	// accessLimit bounds the answers kept.
 	accessLimit = 10000
 )
@@ -135,11 +143,13 @@ func (g *HTTP) underDomain(host string) bool {
 		strings.Contains(host, "-"+string(ident.Lease)+"-")
 }
 
+// bareHost is a Host header's name without its port, and without the dot that may
+// end a complete name: it is the same host, and must not be served as another.
 func bareHost(host string) string {
 	if h, _, err := net.SplitHostPort(host); err == nil {
-		return h
+		host = h
 	}
-	return host
+	return strings.TrimSuffix(host, ".")
 }
 
 // byHost reads "<port>-<lease>.<domain>".
@@ -182,6 +192,7 @@ func newPlace(lease, port, prefix string) (place, bool) {
 
 // ServeHTTP implements http.Handler.
 func (g *HTTP) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	r = intake.Body(w, r, intake.Small) // until it is known who sends it
 	p, ok := g.byHost(r.Host)
 	if !ok {
 		p, ok = g.byPath(r.URL.Path)
@@ -201,12 +212,25 @@ func (g *HTTP) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		g.keepToken(w, r, p, token)
 		return
 	}
-	target, err := g.allowed(r, p)
+	target, token, err := g.allowed(r, p)
 	if err != nil {
 		showFault(w, r, err)
 		return
 	}
-	g.forward(w, r, p, target)
+	r = intake.Body(w, r, intake.Moving)
+	ctx, cancel := context.WithCancel(r.Context())
+	defer cancel()
+	out := &severable{ResponseWriter: w}
+	stop := recheck(ctx, func(ctx context.Context) error {
+		_, err := g.lookUp(ctx, p, token)
+		return err
+	}, func() {
+		g.log.Info("http: access was revoked", "lease", p.lease, "port", p.port)
+		out.sever()
+		cancel()
+	})
+	defer stop()
+	g.forward(out, r.WithContext(ctx), p, target)
 }
 
 // keepToken moves a good token from the address, where it would be seen and
@@ -216,8 +240,12 @@ func (g *HTTP) keepToken(w http.ResponseWriter, r *http.Request, p place, token 
 		showFault(w, r, err)
 		return
 	}
+	name := tokenCookie
+	if g.cfg.Secure && p.prefix == "" { // the prefix allows no path
+		name = hostPrefix + tokenCookie
+	}
 	http.SetCookie(w, &http.Cookie{
-		Name: tokenCookie, Value: url.QueryEscape(token), Path: p.prefix + "/",
+		Name: name, Value: url.QueryEscape(token), Path: p.prefix + "/",
 		HttpOnly: true, Secure: g.cfg.Secure, SameSite: http.SameSiteLaxMode,
 	})
 	w.Header().Set("Referrer-Policy", "no-referrer")
@@ -237,19 +265,45 @@ func withoutToken(u *url.URL) string {
 }
 
 // allowed asks the directory about the request's own token, if it has one.
-func (g *HTTP) allowed(r *http.Request, p place) (Target, error) {
-	token := r.Header.Get(tokenHeader)
+func (g *HTTP) allowed(r *http.Request, p place) (t Target, token string, err error) {
+	token = r.Header.Get(tokenHeader)
 	if token == "" {
 		token = r.URL.Query().Get(TokenParameter)
 	}
-	if token == "" && !crossOrigin(r) {
-		if c, err := r.Cookie(tokenCookie); err == nil {
-			if v, err := url.QueryUnescape(c.Value); err == nil {
-				token = v
-			}
+	if token != "" || crossOrigin(r) {
+		t, err = g.lookUp(r.Context(), p, token)
+		return t, token, err
+	}
+	refused := error(nil)
+	for _, token := range tokensKept(r) {
+		t, err := g.lookUp(r.Context(), p, token)
+		if err == nil || !revoked(err) {
+			return t, token, err
+		}
+		refused = err
+	}
+	if refused == nil {
+		t, refused = g.lookUp(r.Context(), p, "")
+	}
+	return t, "", refused
+}
+
+// tokensKept returns the tokens in the request's cookies, those first that no
+// sibling can have set. A browser sends all cookies of a name, and the good one
+// need not be the first.
+func tokensKept(r *http.Request) []string {
+	var out []string
+	for _, c := range append(r.CookiesNamed(hostPrefix+tokenCookie), r.CookiesNamed(tokenCookie)...) {
+		if v, err := url.QueryUnescape(c.Value); err == nil && v != "" && !slices.Contains(out, v) && len(out) < cookiesTried {
+			out = append(out, v)
 		}
 	}
-	return g.lookUp(r.Context(), p, token)
+	return out
+}
+
+// isOwn reports whether a cookie is the cloud's, by its name or "name=value".
+func isOwn(cookie string) bool {
+	return strings.HasPrefix(strings.TrimPrefix(cookie, hostPrefix), ownCookies)
 }
 
 // crossOrigin reports whether another site's page makes the browser send this
@@ -385,7 +439,7 @@ func keepForeignCookies(r *http.Request) {
 	var kept []string
 	for _, line := range r.Header.Values("Cookie") {
 		for c := range strings.SplitSeq(line, ";") {
-			if c = strings.TrimSpace(c); c != "" && !strings.HasPrefix(c, ownCookies) {
+			if c = strings.TrimSpace(c); c != "" && !isOwn(c) {
 				kept = append(kept, c)
 			}
 		}
@@ -403,7 +457,7 @@ func cleanResponse(res *http.Response, p place, t Target) {
 	if len(lines) > 0 {
 		res.Header.Del("Set-Cookie")
 		for _, line := range lines {
-			if c, err := http.ParseSetCookie(line); err == nil && !strings.HasPrefix(c.Name, ownCookies) {
+			if c, err := http.ParseSetCookie(line); err == nil && !isOwn(c.Name) {
 				c.Domain = ""
 				if p.prefix != "" && !strings.HasPrefix(c.Path, p.prefix+"/") {
 					c.Path = p.prefix + "/" + strings.TrimLeft(c.Path, "/")

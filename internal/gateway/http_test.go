@@ -551,3 +551,57 @@ func (r *watchedReader) Read(b []byte) (int, error) {
 	r.read.Store(true)
 	return r.Reader.Read(b)
 }
+
+func TestASiblingsCookieDoesNotShutAVisitorOut(t *testing.T) {
+	t.Parallel()
+	w := newWeb(t, echo)
+	res, body := w.get("http://"+w.host+"/", "Cookie", "suanli_access=junk; theirs=1; suanli_access="+goodToken)
+	if res.StatusCode != http.StatusOK || strings.Contains(body, "suanli_access") || !strings.Contains(body, "theirs=1") {
+		t.Errorf("with a foreign cookie in front: %s %s", res.Status, body)
+	}
+	many := strings.Repeat("suanli_access=junk; ", 50)
+	for i := range 50 {
+		many += fmt.Sprintf("suanli_access=junk%d; ", i)
+	}
+	res, body = w.get("http://"+w.host+"/", "Cookie", many+"__Host-suanli_access="+goodToken)
+	if res.StatusCode != http.StatusOK || strings.Contains(body, goodToken) {
+		t.Errorf("over TLS, with a flood of foreign cookies: %s %s", res.Status, body)
+	}
+}
+
+func TestOverTLSTheAccessCookieIsOfItsHostAlone(t *testing.T) {
+	t.Parallel()
+	lease, d := ident.New(ident.Lease), newDirectory()
+	d.allow(lease+" 80 "+goodToken, gateway.Target{LeaseID: lease, HostID: "ho-1"})
+	g := gateway.NewHTTP(gateway.HTTPConfig{Directory: d, Streams: loopback{}, Domain: "rent.test", Secure: true})
+	defer g.Close()
+	r := httptest.NewRequest(http.MethodGet, "https://80-"+lease+".rent.test/?suanli_token="+goodToken, nil)
+	rec := httptest.NewRecorder()
+	g.ServeHTTP(rec, r)
+	if set := rec.Header().Get("Set-Cookie"); !strings.HasPrefix(set, "__Host-suanli_access=") || !strings.Contains(set, "; Secure") || strings.Contains(set, "Domain") {
+		t.Errorf("the cookie is %q", set)
+	}
+}
+
+func TestAHostNameMayEndInADot(t *testing.T) {
+	t.Parallel()
+	w := newWeb(t, echo)
+	res, body := w.get("http://cloud.test/", "X-Suanli-Token", goodToken)
+	if res.StatusCode != http.StatusNotFound {
+		t.Fatalf("%s %s", res.Status, body)
+	}
+	r, err := http.NewRequest(http.MethodGet, "http://"+w.host+"/x", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Host = w.host + ".:80"
+	r.Header.Set("X-Suanli-Token", goodToken)
+	dotted, err := w.client.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer dotted.Body.Close()
+	if dotted.StatusCode != http.StatusOK {
+		t.Errorf("with a dot at the end: %s", dotted.Status)
+	}
+}

@@ -8,12 +8,14 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/netip"
 	"sync"
 	"time"
 
 	"golang.org/x/crypto/ssh"
 
 	"suanli.dev/internal/agent/tunnel"
+	"suanli.dev/internal/intake"
 )
 
 // SiteConfig is what a gateway elsewhere serves, and as whom.
@@ -25,7 +27,10 @@ type SiteConfig struct {
 	Secure bool
 	// TLSCert and TLSKey are PEM files for HTTP; empty: without TLS.
 	TLSCert, TLSKey string
-	Log             *slog.Logger
+	// TrustedProxies are in front of HTTP: one of them may have any number of
+	// connections open.
+	TrustedProxies []netip.Prefix
+	Log            *slog.Logger
 }
 
 // RunSite brings renters to instances from another place than the control
@@ -35,6 +40,9 @@ func RunSite(ctx context.Context, cfg SiteConfig) error {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
+	room := intake.Room()
+	cfg.SSH = intake.Share(room/4, nil).Listener(cfg.SSH)
+	cfg.HTTP = intake.Share(room/2, cfg.TrustedProxies).Listener(cfg.HTTP)
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	remote := NewRemote(cfg.Identity, cfg.Log)

@@ -130,8 +130,9 @@ type pending struct {
 
 // entry is what authentication found out.
 type entry struct {
-	target Target
-	denied error // to be shown: the key is right, but the instance cannot be entered now
+	target      Target
+	fingerprint string
+	denied      error // to be shown: the key is right, but the instance cannot be entered now
 }
 
 // entryKey carries an entry in ssh.Permissions, which belong to the very key
@@ -159,7 +160,7 @@ func (g *SSH) serverConfig(ctx context.Context, ciphers []string) *ssh.ServerCon
 					return nil, errors.New("refused")
 				}
 			}
-			return &ssh.Permissions{ExtraData: map[any]any{entryKey{}: entry{target: target, denied: err}}}, nil
+			return &ssh.Permissions{ExtraData: map[any]any{entryKey{}: entry{target: target, fingerprint: fingerprint, denied: err}}}, nil
 		},
 	}
 	c.AddHostKey(g.cfg.HostKey)
@@ -202,6 +203,15 @@ func (g *SSH) serveConn(ctx context.Context, raw net.Conn, handshakeOver func())
 	}
 	log.Info("ssh: in")
 	defer log.Info("ssh: out")
+	stopChecks := recheck(ctx, func(ctx context.Context) error {
+		// By its id: a label may come to mean another lease.
+		_, err := g.cfg.Directory.SSHTarget(ctx, e.target.LeaseID, e.fingerprint)
+		return err
+	}, func() {
+		log.Info("ssh: access was revoked")
+		raw.Close()
+	})
+	defer stopChecks()
 	proxy(ctx, side{client.Conn, channels, requests}, inside)
 }
 

@@ -55,6 +55,12 @@ func (d *directory) allow(key string, t gateway.Target) {
 	d.targets[key] = t
 }
 
+func (d *directory) revoke(key string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.targets, key)
+}
+
 func (d *directory) find(key string) (gateway.Target, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -121,6 +127,7 @@ func newSite(t testing.TB) (*cloud, *directory, *sshtest.Client) {
 		}
 	})
 	r := sshtest.NewClient(t, ln.Addr().(*net.TCPAddr).Port, sshtest.NewKey(t))
+	d.allow("ls-mine "+r.Key.Fingerprint(), gateway.Target{LeaseID: "ls-mine", HostID: id.HostID})
 	d.allow("mine "+r.Key.Fingerprint(), gateway.Target{LeaseID: "ls-mine", HostID: id.HostID})
 	return c, d, r
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/hashicorp/yamux"
 
 	"suanli.dev/internal/fault"
+	"suanli.dev/internal/intake"
 	"suanli.dev/internal/protocol"
 )
 
@@ -188,6 +189,9 @@ func (t *Tunnels) serveTunnel(ctx context.Context, conn net.Conn, p peer, regist
 		return
 	}
 	defer t.remove(p, session)
+	if c, ok := conn.(*tls.Conn); ok {
+		intake.Vouch(c.NetConn())
+	}
 	t.log.Info("tunnel up", "host", p.id, "from", conn.RemoteAddr())
 	defer t.log.Info("tunnel down", "host", p.id)
 

@@ -41,6 +41,7 @@ var layers = map[string]rule{
 	"internal/ident":           {layer: core, only: nothing},
 	"internal/fault":           {layer: core, only: nothing},
 	"internal/ratelimit":       {layer: core, only: nothing},
+	"internal/intake":          {layer: core, only: nothing},
 	"internal/catalog":         {layer: core, only: nothing},
 	"internal/protocol":        {layer: core, only: nothing},
 	"internal/placement":       {layer: core, only: nothing},

@@ -81,8 +81,11 @@ type Config struct {
 	// Limits bound how fast requests come; nil: DefaultLimits.
 	Limits *Limits
 	// KeepAlive is how often an event stream that is silent says that it is
-	// alive, and that its caller's credentials are checked again; 0: 15 s.
+	// alive; 0: 15 s.
 	KeepAlive time.Duration
+	// Recheck is how often the credentials of a response that lasts are checked
+	// again; 0: 2 s.
+	Recheck time.Duration
 }
 
 // Limits are rates of requests.
@@ -108,6 +111,7 @@ type API struct {
 	clock      func() time.Time
 	db         *store.DB
 	keepAlive  time.Duration
+	recheck    time.Duration
 	operations []operation
 }
 
@@ -120,6 +124,7 @@ type Server struct {
 	perKey  *ratelimit.Limiter
 	perIP   *ratelimit.Limiter
 	refused *ratelimit.Limiter
+	writes  writeProbe
 
 	document func() ([]byte, error) // the OpenAPI document, made once
 	page     func() ([]byte, error) // the reference page, made once
@@ -147,10 +152,13 @@ func New(cfg Config) *Server {
 	if cfg.KeepAlive == 0 {
 		cfg.KeepAlive = 15 * time.Second
 	}
+	if cfg.Recheck == 0 {
+		cfg.Recheck = 2 * time.Second
+	}
 	const keys = 100_000
 	s := &Server{
 		API: &API{
-			Services: cfg.Services, log: slog.New(LogHandler(cfg.Log.Handler())), clock: cfg.Clock, db: cfg.DB, keepAlive: cfg.KeepAlive,
+			Services: cfg.Services, log: slog.New(LogHandler(cfg.Log.Handler())), clock: cfg.Clock, db: cfg.DB, keepAlive: cfg.KeepAlive, recheck: cfg.Recheck,
 		},
 		cfg: cfg, mux: http.NewServeMux(), metrics: newHTTPMetrics(cfg.Metrics),
 		perKey:  ratelimit.New(cfg.Limits.PerKey, cfg.Clock, keys),

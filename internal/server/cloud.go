@@ -29,6 +29,7 @@ import (
 	"suanli.dev/internal/fault"
 	"suanli.dev/internal/fleet"
 	"suanli.dev/internal/gateway"
+	"suanli.dev/internal/intake"
 	"suanli.dev/internal/lease"
 	"suanli.dev/internal/ledger"
 	"suanli.dev/internal/market"
@@ -89,16 +90,20 @@ func OpenCloud(ctx context.Context, cfg *config.Config, version string, log *slo
 	if c.unlock, err = store.Lock(cfg.DatabaseAddress()); err != nil {
 		return nil, err
 	}
-	// Ports before the rest: what is taken is said at once, and nothing was changed yet.
+	// Each listener has its own share of the descriptors, so that a crowd at one
+	// closes none of the others.
+	room := intake.Room()
+	// Ports first: what is taken is said at once, and nothing was changed yet.
 	for _, l := range []struct {
 		name, address string
 		into          *net.Listener
-	}{{"listen", cfg.Listen, &c.api}, {"agent_listen", cfg.AgentListen, &c.agents}, {"ssh_listen", cfg.SSHListen, &c.sshIn}} {
+		most          int
+	}{{"listen", cfg.Listen, &c.api, room / 2}, {"agent_listen", cfg.AgentListen, &c.agents, room / 4}, {"ssh_listen", cfg.SSHListen, &c.sshIn, room / 4}} {
 		ln, err := net.Listen("tcp", l.address)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w; is another cloud running here? Choose another address with --%s", l.name, err, strings.ReplaceAll(l.name, "_", "-"))
 		}
-		*l.into = ln
+		*l.into = intake.Share(l.most, cfg.Proxies()).Listener(ln)
 	}
 	if c.tracing, c.flush, err = openTracing(ctx, cfg.OTLPEndpoint, version, log); err != nil {
 		return nil, err
@@ -239,7 +244,7 @@ func (c *Cloud) openServices(ctx context.Context, secret []byte) error {
 	entrance := &Entrance{SSHAddress: c.sshIn.Addr().String(), SSHHostKey: strings.TrimSpace(sshLine(c.Authority)), AppURL: c.appURL, Open: c.openStream}
 	c.http = New(Config{
 		Services: Services{Accounts: c.Accounts, Catalog: cat, Fleet: c.Fleet, Billing: c.Billing, Leases: c.Leases, Market: c.Market, Earnings: c.Earnings, Levels: c.Levels, Entrance: entrance},
-		DB:       c.DB, Log: log, Version: c.version, PublicURL: cfg.APIURL(), Metrics: metrics, Tracing: c.tracing,
+		DB:       c.DB, Log: log, Version: c.version, PublicURL: cfg.APIURL(), TrustedProxies: cfg.Proxies(), Metrics: metrics, Tracing: c.tracing,
 	})
 	for _, m := range []interface{ Migrate(context.Context) error }{c.Accounts, c.Ledger, c.Fleet, c.Billing, c.Leases, c.Market, c.Earnings, c.Levels, c.http} {
 		if err := m.Migrate(ctx); err != nil {
@@ -373,7 +378,7 @@ func (c *Cloud) Run(ctx context.Context) error {
 }
 
 func (c *Cloud) serveHTTP(ctx context.Context) error {
-	s := &http.Server{Handler: c.Handler(), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute,
+	s := &http.Server{Handler: c.Handler(), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
 		ErrorLog: slog.NewLogLogger(c.log.Handler(), slog.LevelDebug)}
 	done := make(chan struct{})
 	go func() {

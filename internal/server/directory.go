@@ -15,6 +15,7 @@ import (
 	"suanli.dev/internal/fault"
 	"suanli.dev/internal/gateway"
 	"suanli.dev/internal/ident"
+	"suanli.dev/internal/intake"
 	"suanli.dev/internal/lease"
 	"suanli.dev/internal/protocol"
 )
@@ -108,11 +109,12 @@ func (c *Cloud) Handler() http.Handler {
 		if h, _, err := net.SplitHostPort(host); err == nil {
 			host = h
 		}
+		host = strings.TrimSuffix(host, ".") // the same name, complete
 		switch {
 		case host == domain || strings.HasSuffix(host, "."+domain):
 			c.apps.ServeHTTP(w, r)
 		case r.URL.Path == "/v2" || strings.HasPrefix(r.URL.Path, "/v2/"):
-			images.ServeHTTP(w, r)
+			images.ServeHTTP(w, intake.Body(w, r, intake.Moving))
 		default:
 			api.ServeHTTP(w, r)
 		}

@@ -5,6 +5,7 @@ import (
 	"net/http"
 
 	"suanli.dev/internal/fault"
+	"suanli.dev/internal/intake"
 	"suanli.dev/internal/protocol"
 )
 
@@ -14,6 +15,7 @@ const maxEnrol = 64 << 10
 // enrol lets a machine with a join token in. It is on the listener that agents
 // dial, whose certificate the token names.
 func (c *Cloud) enrol(w http.ResponseWriter, r *http.Request) {
+	r = intake.Body(w, r, intake.Small)
 	var in protocol.EnrolRequest
 	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxEnrol)).Decode(&in); err != nil {
 		c.refuse(w, r, fault.New(fault.Invalid, "bad_request", "the enrolment request is not JSON: %v", err))

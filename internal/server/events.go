@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"suanli.dev/internal/account"
+	"suanli.dev/internal/fault"
 )
 
 // event is one message of an event stream.
@@ -42,10 +43,6 @@ func registerEvents[I any](a *API, op operation, handler func(ctx context.Contex
 					return
 				case <-tick.C:
 				}
-				if err := a.stillValid(ctx); err != nil {
-					cancel(err)
-					return
-				}
 				// A comment: it keeps proxies from closing a silent stream.
 				if err := s.write([]byte(": alive\n\n")); err != nil {
 					cancel(err)
@@ -59,7 +56,8 @@ func registerEvents[I any](a *API, op operation, handler func(ctx context.Contex
 			}
 			return s.emit(e)
 		})
-		gone := r.Context().Err() != nil
+		_, revoked := fault.As(context.Cause(r.Context()))
+		gone := r.Context().Err() != nil && !revoked
 		if cause := context.Cause(ctx); cause != nil && !gone {
 			err = cause
 		}

@@ -55,21 +55,12 @@ func requestKey(ctx context.Context) string {
 // and answers repeats with that answer. Refusals are not kept: a request that
 // was refused did nothing, so that trying again is safe and may succeed, as
 // after a deposit.
-func (a *API) idempotent(w http.ResponseWriter, r *http.Request, p account.Principal, op operation, next http.HandlerFunc) {
+func (a *API) idempotent(w http.ResponseWriter, r *http.Request, p account.Principal, op operation, content []byte, next http.HandlerFunc) {
 	ctx := r.Context()
 	fail := func(err error) { writeProblem(w, problem(ctx, a.log, err)) }
 	key := r.Header.Get(idempotencyHeader)
 	if err := checkKey(key); err != nil {
 		fail(err)
-		return
-	}
-	content, err := io.ReadAll(r.Body)
-	if err != nil {
-		if tooLarge := (*http.MaxBytesError)(nil); errors.As(err, &tooLarge) {
-			writeProblem(w, plainProblem(http.StatusRequestEntityTooLarge, "the body is larger than %d bytes, the most that is taken", tooLarge.Limit))
-			return
-		}
-		writeProblem(w, plainProblem(http.StatusBadRequest, "the body could not be read to its end"))
 		return
 	}
 	c := claim{

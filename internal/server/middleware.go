@@ -18,6 +18,7 @@ import (
 	"suanli.dev/internal/account"
 	"suanli.dev/internal/fault"
 	"suanli.dev/internal/ident"
+	"suanli.dev/internal/intake"
 )
 
 const (
@@ -40,6 +41,7 @@ type exchange struct {
 	status    int
 	bytes     int64
 	wrote     bool
+	aborted   bool // the body did not come, or not in time
 }
 
 type exchangeKey struct{}
@@ -98,6 +100,8 @@ func (s *Server) observe(next http.Handler) http.Handler {
 				level = slog.LevelError
 			case probe(r.URL.Path):
 				level = slog.LevelDebug // they come every few seconds, for ever
+			case x.aborted:
+				level = slog.LevelDebug // a stranger can make any number of them
 			}
 			// The query is left out: a WebSocket's may hold credentials.
 			s.log.LogAttrs(ctx, level, "request", slog.String("method", r.Method), slog.String("path", r.URL.Path),
@@ -147,6 +151,7 @@ func (s *Server) route(next http.Handler) http.Handler {
 			writeProblem(w, plainProblem(http.StatusNotFound, "there is nothing at %s; /docs lists what there is", r.URL.Path))
 			return
 		}
+		r = intake.Body(w, r, intake.Small)
 		r.Body = http.MaxBytesReader(w, r.Body, maxBody)
 		next.ServeHTTP(w, r)
 	})
@@ -185,14 +190,41 @@ func (s *Server) authenticate(next http.Handler) http.Handler {
 type bearerKey struct{}
 
 // stillValid reports an error once the credentials of a long-lived response
-// have been revoked or have expired.
-func (a *API) stillValid(ctx context.Context) error {
+// have been revoked, have expired, or no longer permit the action.
+func (a *API) stillValid(ctx context.Context, action account.Action) error {
 	bearer, ok := ctx.Value(bearerKey{}).(string)
 	if !ok {
 		return nil
 	}
-	_, err := a.Accounts.Authenticate(ctx, bearer)
-	return err
+	p, err := a.Accounts.Authenticate(ctx, bearer)
+	if err != nil {
+		return err
+	}
+	return authorize(p, action)
+}
+
+// whileValid returns ctx, which ends with the fault as its cause once the
+// credentials are not valid any more.
+func (a *API) whileValid(ctx context.Context, action account.Action) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	tick := time.NewTicker(a.recheck)
+	go func() { // ends with ctx
+		defer tick.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-tick.C:
+			}
+			// A database that is away revokes nothing.
+			err := a.stillValid(ctx, action)
+			if f, ok := fault.As(err); ok && (f.Kind == fault.Unauthorized || f.Kind == fault.Forbidden) {
+				cancel(err)
+				return
+			}
+		}
+	}()
+	return ctx, func() { cancel(nil) }
 }
 
 // webSocketBearer is the subprotocol that carries credentials where a browser

@@ -1,9 +1,14 @@
 package server
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"fmt"
+	"io"
+	"net"
 	"net/http"
+	"os"
 	"reflect"
 	"strings"
 
@@ -16,6 +21,7 @@ import (
 	"suanli.dev/internal/account"
 	"suanli.dev/internal/fault"
 	"suanli.dev/internal/ident"
+	"suanli.dev/internal/intake"
 )
 
 // operation describes one endpoint. The authorization test walks all of them.
@@ -119,6 +125,9 @@ func registerStream[I any](a *API, op operation, contentType string, handler fun
 		return &huma.StreamResponse{Body: func(ctx huma.Context) {
 			r, w := humago.Unwrap(ctx)
 			x := exchangeFrom(r.Context())
+			valid, stop := a.whileValid(r.Context(), op.Action)
+			defer stop()
+			r = r.WithContext(valid)
 			if err := handler(w, r, principalFrom(r.Context()), in); err != nil {
 				if x != nil && x.wrote {
 					a.log.WarnContext(r.Context(), "stream ended", "error", err)
@@ -142,8 +151,9 @@ func (a *API) describe(op operation, input reflect.Type) huma.Operation {
 	h := huma.Operation{
 		OperationID: op.ID, Method: op.Method, Path: op.Path, Summary: op.Summary, Description: op.Description,
 		Tags: []string{op.Tag}, DefaultStatus: op.Status, MaxBodyBytes: maxBody,
-		Responses:   map[string]*huma.Response{"default": a.problemResponse()},
-		Middlewares: huma.Middlewares{a.guard(op)},
+		BodyReadTimeout: -1, // guard has read it; a deadline now would end the work that follows
+		Responses:       map[string]*huma.Response{"default": a.problemResponse()},
+		Middlewares:     huma.Middlewares{a.guard(op)},
 	}
 	if op.Action != "" {
 		h.Security = []map[string][]string{{"bearer": {string(op.Action)}}}
@@ -174,14 +184,51 @@ func (a *API) guard(op operation) func(huma.Context, func(huma.Context)) {
 			writeProblem(w, problem(r.Context(), a.log, err))
 			return
 		}
+		content, ok := readBody(w, r)
+		if !ok {
+			return
+		}
 		if op.Idempotent && r.Header.Get(idempotencyHeader) != "" {
-			a.idempotent(w, r, p, op, func(w http.ResponseWriter, r *http.Request) {
+			a.idempotent(w, r, p, op, content, func(w http.ResponseWriter, r *http.Request) {
 				next(humago.NewContext(ctx.Operation(), r, w))
 			})
 			return
 		}
-		next(ctx)
+		if content == nil {
+			next(ctx)
+			return
+		}
+		r = r.WithContext(r.Context())
+		r.Body = io.NopCloser(bytes.NewReader(content))
+		next(humago.NewContext(ctx.Operation(), r, w))
 	}
+}
+
+// readBody reads a request's body to its end, or answers that it cannot: a body
+// that is cut off or too slow is its sender's doing, and no failure here.
+func readBody(w http.ResponseWriter, r *http.Request) ([]byte, bool) {
+	if r.Body == nil || r.Body == http.NoBody {
+		return nil, true
+	}
+	content, err := io.ReadAll(r.Body)
+	if err == nil {
+		return content, true
+	}
+	var timeout net.Error
+	if tooLarge := (*http.MaxBytesError)(nil); errors.As(err, &tooLarge) {
+		writeProblem(w, plainProblem(http.StatusRequestEntityTooLarge, "the body is larger than %d bytes, the most that is taken", tooLarge.Limit))
+		return nil, false
+	}
+	if x := exchangeFrom(r.Context()); x != nil {
+		x.aborted = true
+	}
+	w.Header().Set("Connection", "close")
+	if errors.As(err, &timeout) && timeout.Timeout() || errors.Is(err, os.ErrDeadlineExceeded) {
+		writeProblem(w, plainProblem(http.StatusRequestTimeout, "the body came too slowly; %d bytes of it arrived in time. Send it at once, at %d KiB a second or more", len(content), intake.Small.Rate>>10))
+		return nil, false
+	}
+	writeProblem(w, plainProblem(http.StatusBadRequest, "the body could not be read to its end"))
+	return nil, false
 }
 
 func authorize(p account.Principal, action account.Action) error {
