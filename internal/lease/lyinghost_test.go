@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"suanli.dev/internal/money"
+	"suanli.dev/internal/pricing"
 	"suanli.dev/internal/protocol"
 )
 
@@ -24,6 +25,17 @@ func (w *world) wantUsed(id string, from time.Duration) {
 		w.t.Errorf("%s are charged, want %s and at most %s more", used, from, chargedAfterRequest)
 	}
 	w.booksAreRight()
+}
+
+// storage is what a lease's disk has cost.
+func (w *world) storage(id string) (cost money.Amount) {
+	w.t.Helper()
+	for _, line := range w.bill(id).Lines {
+		if line.Meter == pricing.Storage {
+			cost += line.Amount
+		}
+	}
+	return cost
 }
 
 func TestAHostDoesNotDecideWhenChargingEnds(t *testing.T) {
@@ -51,19 +63,19 @@ func TestAHostDoesNotDecideWhenChargingEnds(t *testing.T) {
 	if _, err := w.End(w.ctx, w.ada, l.ID); err != nil {
 		t.Fatal(err)
 	}
-	cost := w.bill(l.ID).Total
+	kept := w.storage(l.ID)
 	w.pass(10 * time.Minute)
 	w.wantState(l.ID, Ending)
 	w.wantUsed(l.ID, ran)
-	if got := w.bill(l.ID).Total; got != cost {
-		t.Errorf("it cost %s when its renter ended it and %s ten minutes later: the disk was charged on", cost, got)
+	if got := w.storage(l.ID); got != kept || kept == 0 {
+		t.Errorf("its disk cost %s when its renter ended it and %s ten minutes later", kept, got)
 	}
 	heed(h) // it stops at last, and says when: now
 	w.until(l.ID, Ended)
 	w.wantUsed(l.ID, ran)
 	w.wantClosed(l.ID)
-	if got := w.bill(l.ID).Total; got != cost {
-		t.Errorf("it cost %s when its renter ended it and %s when the host confirmed", cost, got)
+	if got := w.storage(l.ID); got != kept {
+		t.Errorf("its disk cost %s when its renter ended it and %s when the host confirmed", kept, got)
 	}
 }
 
@@ -133,15 +145,8 @@ func TestAHostDoesNotRunBeyondASpendingCapAtItsRentersCost(t *testing.T) {
 	w.pass(20 * time.Minute)
 	h.set(func() { h.mangle = nil })
 	w.wantState(l.ID, Stopping)
-	b := w.bill(l.ID)
-	var storage money.Amount
-	for _, line := range b.Lines {
-		if line.Meter == "storage" {
-			storage += line.Amount
-		}
-	}
-	if b.Total-storage > limit {
-		t.Errorf("it cost %s beside its disk, with a cap of %s", b.Total-storage, limit)
+	if cost := w.bill(l.ID).Total - w.storage(l.ID); cost > limit {
+		t.Errorf("it cost %s beside its disk, with a cap of %s", cost, limit)
 	}
 	w.booksAreRight()
 }
