@@ -150,7 +150,9 @@ func TestComputeIsNotChargedBeyondTheLimitOfARequest(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, w *world) {
 		limit := func(d time.Duration) {
-			w.do(func(ctx context.Context, tx *store.Tx) error { return w.LimitCompute(ctx, tx, "ls-1", w.clock().Add(d)) })
+			w.do(func(ctx context.Context, tx *store.Tx) error {
+				return w.LimitCompute(ctx, tx, "ls-1", w.clock().Add(d))
+			})
 		}
 		total := func(want string) {
 			t.Helper()
