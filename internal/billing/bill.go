@@ -24,6 +24,9 @@ type Bill struct {
 	Unbilled                       money.Amount // Total − Posted; negative: a correction is to come
 	ProviderShare                  money.Amount
 	Commission                     money.Amount // Total − ProviderShare
+	// EgressRefused is how many bytes the host has claimed beyond what there was
+	// money for. They are never charged.
+	EgressRefused int64
 }
 
 // BillLine is one compute session, one month of storage, or all egress.
@@ -84,7 +87,8 @@ func (s *Service) bill(l *leaseRow, at time.Time) (Bill, error) {
 	}
 	b := Bill{
 		LeaseID: l.id, AccountID: l.accountID, ProviderID: l.providerID, Currency: l.quote.Currency, Simulated: l.simulated,
-		Quote: l.quote, At: at, Begun: l.begun, Ended: l.ended, Lines: []BillLine{},
+		EgressRefused: l.egressClaimed - l.egressBytes,
+		Quote:         l.quote, At: at, Begun: l.begun, Ended: l.ended, Lines: []BillLine{},
 	}
 	due := map[pricing.Meter]money.Amount{}
 	if l.monthly != nil {

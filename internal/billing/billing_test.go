@@ -471,34 +471,6 @@ func TestEgressNeverDecreasesAndMustBePlausible(t *testing.T) {
 	})
 }
 
-// A burst of egress can cost more than there is. It becomes debt; the hours before
-// it, which were paid, stay paid, and the provider has its share of everything.
-func TestEgressBeyondTheBalanceBecomesDebtAndNotARefund(t *testing.T) {
-	t.Parallel()
-	each(t, func(t *testing.T, w *world) {
-		w.deposit("ac-renter", "4")
-		w.begin(w.terms("ls-1"))
-		w.startCompute("ls-1", w.clock())
-		w.ConfirmAlive([]string{"ls-1"}, w.pass(1000*time.Second))
-		w.watch()
-		if err := w.egress("ls-1", 10_000_000_000); err != nil {
-			t.Fatal(err)
-		}
-		w.ConfirmAlive([]string{"ls-1"}, w.pass(16*time.Second))
-		w.watch()
-		if len(w.orders) != 1 {
-			t.Errorf("orders %v, want a stop", w.orders)
-		}
-		w.end("ls-1", w.pass(time.Second))
-		if b := w.bill("ls-1"); b.Total.String() != "9.000000" { // 1 + 8
-			t.Errorf("total %s, want 9.000000", b.Total)
-		}
-		w.wantBalance(ledger.Receivable("ac-renter"), "-5.000000")
-		w.wantBalance(ledger.Payable("ac-provider"), "7.200000")
-		w.right()
-	})
-}
-
 func TestDepositsAreForOperatorsAndHappenOnce(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, w *world) {

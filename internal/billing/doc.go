@@ -9,6 +9,9 @@
 //     sign of life (ConfirmAlive): nobody pays for a dark host.
 //   - Storage counts from the first run until the disk is gone, and egress by the
 //     byte. A lease that never ran is charged nothing at all.
+//   - Hosts are not believed about money. Egress that they claim is charged as far as
+//     there is money for it at that moment (RecordEgress), and compute until a bounded
+//     while after somebody asked for a stop (LimitCompute).
 //   - Spot use costs what the market cleared at, moment by moment (SetRate), and a
 //     bid is held for. A run that the platform ends in its first minute is free.
 //   - A running lease costs no writes. Signs of life are kept in memory; the one

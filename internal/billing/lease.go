@@ -169,6 +169,9 @@ func (s *Service) LimitOf(ctx context.Context, tx *store.Tx, leaseID string) (Re
 	for _, i := range l.intervals {
 		if i.meter == pricing.Compute {
 			reason = i.limitReason // they are in order
+			if reason == ReasonRequested {
+				reason = ""
+			}
 		}
 	}
 	return reason, nil
@@ -196,6 +199,21 @@ func (s *Service) ResumeCompute(ctx context.Context, tx *store.Tx, leaseID strin
 // start counts as its start, one in the future as now.
 func (s *Service) StopCompute(ctx context.Context, tx *store.Tx, leaseID string, at time.Time) error {
 	return s.stop(ctx, tx, leaseID, pricing.Compute, at)
+}
+
+// LimitCompute says that a lease was asked to stop: what runs of it now is charged
+// until a moment at most, whatever is reported of it later. An earlier limit stands.
+func (s *Service) LimitCompute(ctx context.Context, tx *store.Tx, leaseID string, at time.Time) error {
+	if _, err := s.lockPayer(ctx, tx, leaseID); err != nil {
+		return err
+	}
+	limit := store.Micros(at)
+	if _, err := tx.Exec(ctx, `UPDATE billing_intervals SET limit_at = ?, limit_reason = ?
+		WHERE lease_id = ? AND meter = ? AND end_at = 0 AND (limit_at = 0 OR limit_at > ?)`,
+		limit, string(ReasonRequested), leaseID, string(pricing.Compute), limit); err != nil {
+		return fmt.Errorf("limit lease %s: %w", leaseID, err)
+	}
+	return nil
 }
 
 // StartStorage says that a lease's disk is kept from a moment on. The rules are
@@ -296,41 +314,6 @@ func (s *Service) close(ctx context.Context, tx *store.Tx, l *leaseRow, m pricin
 		store.Micros(i.askedEnd), store.Micros(i.end), l.id, string(m), i.number); err != nil {
 		return fmt.Errorf("stop %s of lease %s: %w", m, l.id, err)
 	}
-	return nil
-}
-
-// No interface of a machine that is rented out moves more than this; a host that
-// says so is mistaken or lies.
-const maxEgressPerSecond = 50_000_000_000 // bytes: 400 Gbit/s
-
-// RecordEgress says how many bytes a lease's instance has sent since the lease
-// began. A total that is not more than the last one changes nothing. One that no
-// network could have carried since then is an Invalid fault "egress_implausible".
-func (s *Service) RecordEgress(ctx context.Context, tx *store.Tx, leaseID string, totalBytes int64, at time.Time) error {
-	var known, begun, ended int64
-	err := tx.QueryRow(ctx, `SELECT egress_bytes, begun_at, ended_at FROM billing_leases WHERE lease_id = ?`+tx.ForUpdate(), leaseID).Scan(&known, &begun, &ended)
-	if errors.Is(err, store.ErrNoRows) {
-		return noLease(leaseID)
-	}
-	if err != nil {
-		return fmt.Errorf("record egress of lease %s: %w", leaseID, err)
-	}
-	if totalBytes <= known || ended != 0 {
-		return nil
-	}
-	// A minute more, for the clocks.
-	seconds := int64(earliest(at, s.cfg.Clock()).Sub(store.Time(begun))/time.Second) + 60
-	if seconds < 0 || totalBytes/maxEgressPerSecond > seconds {
-		return fault.New(fault.Invalid, "egress_implausible",
-			"lease %s is said to have sent %d bytes in %d s, more than any network here carries; the figure is not used", leaseID, totalBytes, max(seconds, 0))
-	}
-	if _, err := tx.Exec(ctx, `UPDATE billing_leases SET egress_bytes = ? WHERE lease_id = ?`, totalBytes, leaseID); err != nil {
-		return fmt.Errorf("record egress of lease %s: %w", leaseID, err)
-	}
-	s.mu.Lock()
-	payer := s.payers[leaseID]
-	s.mu.Unlock()
-	s.changed(payer)
 	return nil
 }
 

@@ -338,10 +338,14 @@ func (s *Service) holdOnDemand(ctx context.Context, tx *store.Tx, l *leaseRow) e
 // What is posted stays posted.
 func (s *Service) limit(ctx context.Context, tx *store.Tx, l *leaseRow, at time.Time, reason Reason) error {
 	c := l.openInterval(pricing.Compute)
-	if c == nil || !c.limit.IsZero() {
+	if c == nil {
 		return nil
 	}
-	c.limit, c.limitReason = latest(at, c.start), reason
+	at = latest(at, c.start)
+	if !c.limit.IsZero() && (c.limitReason != ReasonRequested || !at.Before(c.limit)) {
+		return nil
+	}
+	c.limit, c.limitReason = at, reason
 	if _, err := tx.Exec(ctx, `UPDATE billing_intervals SET limit_at = ?, limit_reason = ? WHERE lease_id = ? AND meter = ? AND number = ?`,
 		store.Micros(c.limit), string(reason), l.id, string(c.meter), c.number); err != nil {
 		return fmt.Errorf("limit lease %s: %w", l.id, err)

@@ -87,7 +87,7 @@ func lookAhead(accountID string, leases []*leaseRow, settled money.Amount, now t
 		}
 		if c := l.openInterval(pricing.Compute); c != nil {
 			o.runs[l.id] = true
-			if !c.limit.IsZero() {
+			if !c.limit.IsZero() && c.limitReason != ReasonRequested { // that one is being stopped
 				o.limits[l.id] = c.limit
 			} else if begin := latest(c.start, l.settled); begin.Before(from) {
 				from = begin

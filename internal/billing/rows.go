@@ -82,7 +82,8 @@ type leaseRow struct {
 	quote                     pricing.Quote
 	simulated                 bool
 	cap, hold                 money.Amount
-	egressBytes               int64
+	egressBytes               int64 // that are charged
+	egressClaimed             int64 // that the host has claimed
 	posted                    postedFor
 	confirmed, settled        time.Time
 	begun, ended              time.Time
@@ -111,7 +112,7 @@ func postedColumns(separator string) string {
 	return strings.Join(names, separator)
 }
 
-var selectLease = `SELECT lease_id, account_id, provider_id, quote, simulated, spending_cap, hold, egress_bytes,
+var selectLease = `SELECT lease_id, account_id, provider_id, quote, simulated, spending_cap, hold, egress_bytes, egress_claimed,
 	confirmed_at, settled_at, begun_at, ended_at, ` + postedColumns(", ") + ` FROM billing_leases`
 
 // loadLeases returns the leases that a WHERE clause selects, with their
@@ -130,7 +131,7 @@ func (s *Service) loadLeases(ctx context.Context, tx *store.Tx, where string, ar
 		var quote []byte
 		var simulated, confirmed, settled, begun, ended int64
 		var posted [len(pricing.Meters)]money.Amount
-		into := []any{&l.id, &l.accountID, &l.providerID, &quote, &simulated, &l.cap, &l.hold, &l.egressBytes, &confirmed, &settled, &begun, &ended}
+		into := []any{&l.id, &l.accountID, &l.providerID, &quote, &simulated, &l.cap, &l.hold, &l.egressBytes, &l.egressClaimed, &confirmed, &settled, &begun, &ended}
 		for i := range posted {
 			into = append(into, &posted[i])
 		}

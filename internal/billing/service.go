@@ -32,6 +32,9 @@ const (
 	ReasonSpendingCap Reason = "spending_cap"  // stop the instance, keep the disk
 	ReasonGraceOver   Reason = "storage_grace" // end the lease and delete the disk
 	ReasonTermOver    Reason = "term_over"     // of months in advance: stop the instance, keep the disk
+
+	// ReasonRequested is of a limit alone: somebody asked it to stop already.
+	ReasonRequested Reason = "requested"
 )
 
 // WarningKind says what a warning announces.

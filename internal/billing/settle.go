@@ -151,14 +151,14 @@ func (s *Service) enforce(ctx context.Context, tx *store.Tx, a *accountRow, leas
 	}
 	for _, l := range leases {
 		c := l.openInterval(pricing.Compute)
-		if c == nil || !c.limit.IsZero() {
+		if c == nil || (!c.limit.IsZero() && c.limitReason != ReasonRequested) {
 			continue
 		}
 		end, reason := o.caps[l.id], ReasonSpendingCap
 		if over && (end.IsZero() || !o.until.After(end)) {
 			end, reason = o.until, ReasonBalance
 		}
-		if end.IsZero() || end.After(now) {
+		if end.IsZero() || end.After(now) || (!c.limit.IsZero() && !end.Before(c.limit)) {
 			continue
 		}
 		// What is posted stays posted.
@@ -261,7 +261,7 @@ func (s *Service) watchAccount(ctx context.Context, accountID string, now time.T
 		fresh := false
 		for _, l := range leases {
 			c := l.openInterval(pricing.Compute)
-			if c == nil || c.limit.IsZero() || c.limit.After(now) {
+			if c == nil || c.limit.IsZero() || c.limit.After(now) || c.limitReason == ReasonRequested {
 				continue
 			}
 			orders = append(orders, order{l.id, c.limitReason})

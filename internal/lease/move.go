@@ -123,6 +123,11 @@ func (s *Service) moved(ctx context.Context, m *moving) {
 	s.Log.InfoContext(ctx, "lease moved", "lease", l.ID, "host", l.HostID, "event", m.change.Event, "from", m.change.From, "to", m.change.To, "generation", l.Generation, "code", m.code)
 }
 
+// chargedAfterRequest is how long compute is charged at most after a lease was
+// asked to stop or to end. An agent gives what runs 10 s to stop by itself; a
+// host that reports it running for longer hangs or lies, and gains nothing by it.
+const chargedAfterRequest = 30 * time.Second
+
 // effects is what a transition does to capacity and money.
 func (s *Service) effects(ctx context.Context, tx *store.Tx, l *Lease, from State, st step, now time.Time) error {
 	if st.egress > 0 {
@@ -177,6 +182,13 @@ func (s *Service) effects(ctx context.Context, tx *store.Tx, l *Lease, from Stat
 		l.InterruptAt = time.Time{}
 	case RequestStop, RequestEnd, Outbid:
 		l.Generation++
+		asked := now
+		if st.code == "deadline" && l.Deadline.Before(now) {
+			asked = l.Deadline // nobody was there to ask then
+		}
+		if err := s.Money.LimitCompute(ctx, tx, l.ID, asked.Add(chargedAfterRequest)); err != nil {
+			return err
+		}
 	case RequestRestart:
 		l.Generation++
 		// From its last sign of life on the old run is not charged: it may be gone.

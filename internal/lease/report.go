@@ -43,7 +43,9 @@ func (s *Service) OnReport(ctx context.Context, hostID string, r protocol.Report
 		if l == nil {
 			continue // not ours, or over: the reply's desired state says so
 		}
-		if st.Phase == protocol.PhaseRunning || st.Phase == protocol.PhaseStopping {
+		// What shall not run is charged by its stop's date, or not at all: its host
+		// must not decide for how long.
+		if want(l.State) == protocol.WantRunning && (st.Phase == protocol.PhaseRunning || st.Phase == protocol.PhaseStopping) {
 			alive = append(alive, l.ID)
 		}
 		if st.Generation < l.Generation {

@@ -41,6 +41,8 @@ type Money interface {
 	StopCompute(ctx context.Context, tx *store.Tx, leaseID string, at time.Time) error
 	// EvictCompute is StopCompute of a run that the platform ended.
 	EvictCompute(ctx context.Context, tx *store.Tx, leaseID string, at time.Time) error
+	// LimitCompute says that a run was asked to end, and until when it is charged at most.
+	LimitCompute(ctx context.Context, tx *store.Tx, leaseID string, at time.Time) error
 	StartStorage(ctx context.Context, tx *store.Tx, leaseID string, at time.Time) error
 	StopStorage(ctx context.Context, tx *store.Tx, leaseID string, at time.Time) error
 	RecordEgress(ctx context.Context, tx *store.Tx, leaseID string, totalBytes int64, at time.Time) error

@@ -24,6 +24,13 @@ What costs money: compute while ` + "`running`" + `, and storage from the first 
 ` + "`interrupted`" + `. ` + "`failed`" + ` has
 cost nothing.
 
+No host decides when that ends. From the moment a lease was asked to stop or to end,
+by its renter, its deadline, its spending cap, an empty balance or the spot market,
+compute is charged until the host dates the stop, and for 30 seconds at most, whatever
+the host reports; storage ends with the request to end itself. Egress, which a host
+counts alone, is charged as far as the spending cap and the account's money reach when
+it is claimed, and the lease stops there.
+
 GPUs are held from ` + "`accepted`" + ` until the host has confirmed that the instance is
 stopped, or that nothing is left of it.
 
