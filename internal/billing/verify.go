@@ -260,12 +260,20 @@ func (s *Service) verifyInvoices(ctx context.Context, tx *store.Tx, r *Report) e
 		return fmt.Errorf("read invoices: %w", err)
 	}
 	defer rows.Close()
+	var texts [][]byte
 	for rows.Next() {
 		var text []byte
-		var v Invoice
 		if err := rows.Scan(&text); err != nil {
 			return fmt.Errorf("read invoices: %w", err)
 		}
+		texts = append(texts, text)
+	}
+	if err := rows.Err(); err != nil {
+		return fmt.Errorf("read invoices: %w", err)
+	}
+	rows.Close() // PostgreSQL answers one query at a time
+	for _, text := range texts {
+		var v Invoice
 		if err := json.Unmarshal(text, &v); err != nil {
 			r.wrong("an invoice", "it cannot be read: %v", err)
 			continue
@@ -310,7 +318,7 @@ func (s *Service) verifyInvoices(ctx context.Context, tx *store.Tx, r *Report) e
 			}
 		}
 	}
-	return rows.Err()
+	return nil
 }
 
 // verifyStatements follows each account's months.

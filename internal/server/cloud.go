@@ -87,9 +87,6 @@ func OpenCloud(ctx context.Context, cfg *config.Config, version string, log *slo
 	if err := os.MkdirAll(cfg.DataDir, 0o700); err != nil {
 		return nil, fmt.Errorf("data folder: %w", err)
 	}
-	if c.unlock, err = store.Lock(cfg.DatabaseAddress()); err != nil {
-		return nil, err
-	}
 	// Each listener has its own share of the descriptors, so that a crowd at one
 	// closes none of the others.
 	room := intake.Room()
@@ -104,6 +101,9 @@ func OpenCloud(ctx context.Context, cfg *config.Config, version string, log *slo
 			return nil, fmt.Errorf("%s: %w; is another cloud running here? Choose another address with --%s", l.name, err, strings.ReplaceAll(l.name, "_", "-"))
 		}
 		*l.into = intake.Share(l.most, cfg.Proxies()).Listener(ln)
+	}
+	if c.unlock, err = store.Lock(cfg.DatabaseAddress()); err != nil {
+		return nil, err
 	}
 	if c.tracing, c.flush, err = openTracing(ctx, cfg.OTLPEndpoint, version, log); err != nil {
 		return nil, err
