@@ -119,7 +119,7 @@ func waitForPlace(cmd *cobra.Command, c *api.Client, id string) (*api.Bid, error
 func bidLine(b *api.Bid) string {
 	line := word(b.State)
 	if b.Code != "" {
-		line += ": " + word(b.Code)
+		line += ": " + reason(b.Code)
 	}
 	return line
 }

@@ -153,19 +153,36 @@ var words = map[string][2]string{
 	"egress_beyond_estimate": {"egress beyond the estimate", "超出预估的出站流量"},
 	"market_price_changes":   {"changes of the market's price, up to the bid", "市场价格变动（不超过出价）"},
 
-	// The states of bids, and why they are so.
-	"placed":      {"placed", "已获位"},
-	"noticed":     {"noticed", "即将中断"},
-	"leaving":     {"leaving", "正在退出"},
-	"paused":      {"paused", "已暂停"},
-	"cancelled":   {"cancelled", "已撤回"},
-	"over":        {"over", "已结束"},
+	// The states of bids.
+	"placed":    {"placed", "已获位"},
+	"noticed":   {"noticed", "即将中断"},
+	"leaving":   {"leaving", "正在退出"},
+	"paused":    {"paused", "已暂停"},
+	"cancelled": {"cancelled", "已撤回"},
+	"over":      {"over", "已结束"},
+}
+
+// reasons says why a bid is in its state; some of its codes mean other things elsewhere.
+var reasons = map[string][2]string{
 	"below_floor": {"no host takes so little", "低于所有主机的底价"},
 	"no_host":     {"no host has as many GPUs for bids", "没有主机能为竞价提供这么多 GPU"},
 	"no_room":     {"the GPUs are not free on one host", "没有一台主机同时空出这些 GPU"},
 	"cooling":     {"was interrupted a moment ago", "刚被中断，稍后再参与"},
 	"await":       {"won, and waits for its GPUs to become free", "已胜出，等待 GPU 空出"},
 	"displaced":   {"a larger bundle needs the host", "更大的组合需要这台主机"},
+	"outbid":      {"others bid more", "他人出价更高"},
+	"on_demand":   {"a lease on demand needs the GPUs", "按需租约需要这些 GPU"},
+}
+
+// reason returns why a bid is in its state.
+func reason(code string) string {
+	if w, ok := reasons[code]; ok {
+		if chinese {
+			return w[1]
+		}
+		return w[0]
+	}
+	return word(code)
 }
 
 // word returns a value of the API as people of the language chosen read it. One

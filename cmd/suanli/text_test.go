@@ -234,3 +234,15 @@ func TestStatesAndEventsAreInChineseInTables(t *testing.T) {
 		t.Errorf("what programs read is %v\n%s", err, out)
 	}
 }
+
+// The codes of bids are words of other things, too, which mean something else there.
+func TestABidSaysWhyItIsInItsState(t *testing.T) {
+	for code, want := range map[string]string{"outbid": "waiting: others bid more", "on_demand": "waiting: a lease on demand needs the GPUs", "no_room": "waiting: the GPUs are not free on one host"} {
+		if got := bidLine(&api.Bid{State: "waiting", Code: code}); got != want {
+			t.Errorf("a bid with the code %s says %q, want %q", code, got, want)
+		}
+	}
+	if got := word("on_demand"); got != "on demand" {
+		t.Errorf("the plan reads %q", got)
+	}
+}

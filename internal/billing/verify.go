@@ -253,69 +253,93 @@ func (s *Service) verifyDocuments(ctx context.Context, tx *store.Tx, r *Report) 
 	return rows.Err()
 }
 
+// invoicesAtOnce is how many invoices are in memory together.
+const invoicesAtOnce = 500
+
 // verifyInvoices computes every invoice again from its month's charges.
 func (s *Service) verifyInvoices(ctx context.Context, tx *store.Tx, r *Report) error {
-	rows, err := tx.Query(ctx, `SELECT document FROM billing_invoices WHERE corrects = '' ORDER BY number`)
+	for last := int64(-1); ; {
+		// Each page is read to its end before its invoices are looked into:
+		// PostgreSQL answers one query of a transaction at a time.
+		page, err := invoicesAfter(ctx, tx, last)
+		if err != nil || len(page) == 0 {
+			return err
+		}
+		for _, d := range page {
+			last = d.next
+			var v Invoice
+			if err := json.Unmarshal(d.text, &v); err != nil {
+				r.wrong(d.number(), "it cannot be read: %v", err)
+				continue
+			}
+			if err := s.verifyInvoice(ctx, tx, r, v); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// writtenInvoice is an invoice as it is stored, under its number.
+type writtenInvoice struct {
+	seriesRow
+	text []byte
+}
+
+func invoicesAfter(ctx context.Context, tx *store.Tx, number int64) ([]writtenInvoice, error) {
+	rows, err := tx.Query(ctx, `SELECT number, document FROM billing_invoices WHERE series = ? AND number > ? ORDER BY number LIMIT ?`, invoiceSeries, number, invoicesAtOnce)
 	if err != nil {
-		return fmt.Errorf("read invoices: %w", err)
+		return nil, fmt.Errorf("read invoices: %w", err)
 	}
 	defer rows.Close()
-	var texts [][]byte
+	var page []writtenInvoice
 	for rows.Next() {
-		var text []byte
-		if err := rows.Scan(&text); err != nil {
-			return fmt.Errorf("read invoices: %w", err)
+		d := writtenInvoice{seriesRow: seriesRow{name: invoiceSeries}}
+		if err := rows.Scan(&d.next, &d.text); err != nil {
+			return nil, fmt.Errorf("read invoices: %w", err)
 		}
-		texts = append(texts, text)
+		page = append(page, d)
 	}
-	if err := rows.Err(); err != nil {
-		return fmt.Errorf("read invoices: %w", err)
+	return page, rows.Err()
+}
+
+func (s *Service) verifyInvoice(ctx context.Context, tx *store.Tx, r *Report, v Invoice) error {
+	sums, err := chargeSums(ctx, tx, `account_id = ? AND booked_at > ? AND booked_at <= ?`, v.AccountID, store.Micros(v.Start), store.Micros(v.End))
+	if err != nil {
+		return err
 	}
-	rows.Close() // PostgreSQL answers one query at a time
-	for _, text := range texts {
-		var v Invoice
-		if err := json.Unmarshal(text, &v); err != nil {
-			r.wrong("an invoice", "it cannot be read: %v", err)
-			continue
+	var lines []pricing.InvoiceLine
+	for _, l := range v.Lines {
+		k := meterOf{l.LeaseID, l.Meter}
+		c := sums[k]
+		c.amount -= int64(l.Amount)
+		sums[k] = c
+		lines = append(lines, pricing.InvoiceLine{Reference: l.LeaseID, Meter: l.Meter, Amount: l.Amount})
+	}
+	for _, l := range v.Lines {
+		if left := sums[meterOf{l.LeaseID, l.Meter}].amount; left != 0 {
+			r.wrong(v.Number, "the charges of lease %s for %s in its month come to %s more than its lines", l.LeaseID, l.Meter, money.Amount(left))
 		}
-		sums, err := chargeSums(ctx, tx, `account_id = ? AND booked_at > ? AND booked_at <= ?`, v.AccountID, store.Micros(v.Start), store.Micros(v.End))
-		if err != nil {
-			return err
+		delete(sums, meterOf{l.LeaseID, l.Meter})
+	}
+	for k, c := range sums {
+		if c.amount != 0 {
+			r.wrong(v.Number, "it has no line for %s of lease %s, which was charged %s", k.meter, k.lease, money.Amount(c.amount))
 		}
-		var lines []pricing.InvoiceLine
-		for _, l := range v.Lines {
-			k := meterOf{l.LeaseID, l.Meter}
-			c := sums[k]
-			c.amount -= int64(l.Amount)
-			sums[k] = c
-			lines = append(lines, pricing.InvoiceLine{Reference: l.LeaseID, Meter: l.Meter, Amount: l.Amount})
-		}
-		for _, l := range v.Lines {
-			if left := sums[meterOf{l.LeaseID, l.Meter}].amount; left != 0 {
-				r.wrong(v.Number, "the charges of lease %s for %s in its month come to %s more than its lines", l.LeaseID, l.Meter, money.Amount(left))
-			}
-			delete(sums, meterOf{l.LeaseID, l.Meter})
-		}
-		for k, c := range sums {
-			if c.amount != 0 {
-				r.wrong(v.Number, "it has no line for %s of lease %s, which was charged %s", k.meter, k.lease, money.Amount(c.amount))
-			}
-		}
-		var rules []pricing.TaxRule
-		for _, t := range v.Taxes {
-			rules = append(rules, pricing.TaxRule{Jurisdiction: t.Jurisdiction, Name: t.Name, PPM: t.PPM, Inclusive: t.Inclusive})
-		}
-		want, err := pricing.NewInvoice(v.Currency, lines, rules)
-		if err != nil {
-			return err
-		}
-		if got := v.arithmetic(); got.Total != want.Total || got.Subtotal != want.Subtotal || got.Rounding != want.Rounding {
-			r.wrong(v.Number, "it comes to %s, and its lines and taxes to %s", got.Total, want.Total)
-		}
-		for n := range want.Taxes {
-			if v.Taxes[n].Amount != want.Taxes[n].Amount {
-				r.wrong(v.Number, "its tax %s is %s, and by its rate %s", v.Taxes[n].Name, v.Taxes[n].Amount, want.Taxes[n].Amount)
-			}
+	}
+	var rules []pricing.TaxRule
+	for _, t := range v.Taxes {
+		rules = append(rules, pricing.TaxRule{Jurisdiction: t.Jurisdiction, Name: t.Name, PPM: t.PPM, Inclusive: t.Inclusive})
+	}
+	want, err := pricing.NewInvoice(v.Currency, lines, rules)
+	if err != nil {
+		return err
+	}
+	if got := v.arithmetic(); got.Total != want.Total || got.Subtotal != want.Subtotal || got.Rounding != want.Rounding {
+		r.wrong(v.Number, "it comes to %s, and its lines and taxes to %s", got.Total, want.Total)
+	}
+	for n := range want.Taxes {
+		if v.Taxes[n].Amount != want.Taxes[n].Amount {
+			r.wrong(v.Number, "its tax %s is %s, and by its rate %s", v.Taxes[n].Name, v.Taxes[n].Amount, want.Taxes[n].Amount)
 		}
 	}
 	return nil
