@@ -96,4 +96,4 @@ if [ -e "$dir/engine/engine.pid" ]; then
 	say "and the engine that was started for it: kill $(cat "$dir/engine/engine.pid")"
 fi
 say "to remove what it leaves: end its leases (suanli ps, suanli end), stop both, then: rm -rf $dir"
-say "packages that were installed stay; the rules of its firewall go with: nft delete table inet suanli"
+say "packages that were installed stay; the rules of its firewall go with: nft delete table inet ${SUANLI_FIREWALL_TABLE:-suanli}"

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"suanli.dev/api"
+	"suanli.dev/internal/money"
 )
 
 // spotWishes are the flags by which rent bids instead of taking an offer.
@@ -116,6 +117,14 @@ func waitForPlace(cmd *cobra.Command, c *api.Client, id string) (*api.Bid, error
 	}
 }
 
+// orNone writes a price, or that there is none: nobody runs at it.
+func orNone(price money.Rate) string {
+	if price == 0 {
+		return "-"
+	}
+	return price.Display()
+}
+
 func bidLine(b *api.Bid) string {
 	line := word(b.State)
 	if b.Code != "" {
@@ -148,7 +157,7 @@ func bidCommand() *cobra.Command {
 					leaves = b.LeaveAt.Local().Format(time.TimeOnly)
 				}
 				t.add(b.Name, b.ID, bidLine(&b), fmt.Sprintf("%d × %s%s", b.GPUs, b.GPUModel, mark(b.Simulated)), b.Zone,
-					b.BidPerGPUHour.Display()+" "+b.Currency, b.PricePerGPUHour.Display(), leaves)
+					b.BidPerGPUHour.Display()+" "+b.Currency, orNone(b.PricePerGPUHour), leaves)
 			}
 			t.print(cmd.OutOrStdout())
 			return nil
@@ -292,7 +301,7 @@ func priceHistory(cmd *cobra.Command, c *api.Client, q api.MarketQuery, since ti
 	}
 	t := newTable(tr("SINCE"), tr("PRICE"), tr("ASK"))
 	for _, s := range h.Steps {
-		t.add(s.At.Local().Format(time.DateTime), s.Price.Display(), s.Ask.Display())
+		t.add(s.At.Local().Format(time.DateTime), orNone(s.Price), orNone(s.Ask))
 	}
 	t.print(cmd.OutOrStdout())
 	say(cmd, "%d × %s%s in %s, in %s per GPU and hour: %s to %s, for half of the time at most %s, for 90 %% of it at most %s",
