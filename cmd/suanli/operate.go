@@ -376,7 +376,7 @@ func restore(cfg *config.Config, file string) error {
 	if err != nil {
 		return err
 	}
-	defer release()
+	defer func() { _ = release() }()
 	if err := occupied(); err != nil {
 		return err
 	}
