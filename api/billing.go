@@ -37,17 +37,19 @@ type Bill struct {
 	PricePerHourByState map[string]Amount `json:"price_per_hour_by_state" doc:"What an hour costs in each state of the lease"`
 }
 
-// BillLine is one run, one month of storage, or all egress of a lease.
+// BillLine is one run, one month of storage, all egress, or one payment in advance of
+// a lease.
 type BillLine struct {
+	Kind     string     `json:"kind" enum:"use,covered,term,renewal,change,refund" doc:"Use; use that is paid for otherwise; or months in advance: paid, renewed, changed in price, given back"`
 	Meter    string     `json:"meter" enum:"compute,storage,egress"`
 	Start    *time.Time `json:"start,omitempty" doc:"Absent for egress"`
 	End      *time.Time `json:"end,omitempty" doc:"Absent for egress; of an open line, the last sign of life"`
 	Open     bool       `json:"open" doc:"It goes on"`
 	Used     int64      `json:"used" doc:"What was measured, in unit"`
 	Charged  int64      `json:"charged" doc:"What it counts as, in unit: with the minimum and the granularity"`
-	Unit     string     `json:"unit" doc:"s, GiB·s or byte"`
+	Unit     string     `json:"unit" doc:"s, GiB·s, byte or month"`
 	Rate     Rate       `json:"rate" doc:"Price of one rate_unit"`
-	RateUnit string     `json:"rate_unit" doc:"hour, GiB-month (of the month's real length) or GB (1,000,000,000 bytes)"`
+	RateUnit string     `json:"rate_unit" doc:"hour, GiB-month (of the month's real length), GB (1,000,000,000 bytes) or month"`
 	Amount   Amount     `json:"amount"`
 	Words    string     `json:"words" doc:"The line in a sentence"`
 }
@@ -72,7 +74,7 @@ type Transfer struct {
 	Credit      string    `json:"credit" doc:"The ledger account that it went to"`
 	Amount      Amount    `json:"amount"`
 	Currency    string    `json:"currency"`
-	Code        string    `json:"code" doc:"deposit, hold, release, charge, correction or repayment"`
+	Code        string    `json:"code" doc:"deposit, hold, release, charge, correction, repayment, prepayment or refund"`
 	Reference   string    `json:"reference,omitempty" doc:"What it is about, such as a lease"`
 	EffectiveAt time.Time `json:"effective_at"`
 	PostedAt    time.Time `json:"posted_at"`

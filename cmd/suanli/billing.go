@@ -86,6 +86,16 @@ func explain(l api.BillLine, b *api.Bill) string {
 	default:
 		return l.Words
 	}
+	switch l.Kind {
+	case "term", "renewal", "change", "refund":
+		return explainMonths(l, b)
+	case "covered":
+		what += "，已预付"
+		if b.Simulated {
+			what += "（模拟）"
+		}
+		return what
+	}
 	what += fmt.Sprintf("，单价 %s %s/%s：合计 %s %s", l.Rate.Display(), b.Currency, word(l.RateUnit), l.Amount.Display(), b.Currency)
 	if l.Open {
 		what += "，仍在计费"

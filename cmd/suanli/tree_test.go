@@ -70,7 +70,8 @@ func TestEveryCommandPrintsJSONWhenAsked(t *testing.T) {
 		"host remove": {"ho-1"}, "host list-gpu": {"ho-1"}, "host unlist": {"ho-1"}, "host abandon": {"ho-1"}, "host drain": {"ho-1"}, "host undrain": {"ho-1"},
 		"login": {p.url, "--email", "a@example.com", "--password-file", "-"}, "logout": {}, "account show": {}, "account list": {},
 		"account create": {"name", "--email", "b@example.com", "--password-file", "-"}, "key create": {"name"}, "key list": {}, "key delete": {"ak-1"},
-		"key ssh-add": {file}, "balance": {}, "bill": {"mine"}, "deposit": {"ac-1", "5"}, "ledger verify": {}, "config check": {}, "doctor": {"--data-dir", data},
+		"key ssh-add": {file}, "balance": {}, "bill": {"mine"},
+		"monthly show": {"mine"}, "monthly set": {"mine", "--renew"}, "monthly reprice": {"mine"}, "deposit": {"ac-1", "5"}, "ledger verify": {}, "config check": {}, "doctor": {"--data-dir", data},
 		"backup": {backup, "--data-dir", data}, "restore": {backup, "--data-dir", restored}, "image push": {"digits:1", emptyTar(t)}, "openapi": {},
 		"demo": {p.url, "--password-file", "-"}, "end": {"mine"},
 	}

@@ -73,6 +73,9 @@ func (s *Service) BeginLease(ctx context.Context, tx *store.Tx, t Terms) error {
 		if err != nil {
 			return fmt.Errorf("begin lease %s: %w", t.LeaseID, err)
 		}
+		if t.SpendingCap > 0 && t.SpendingCap < price {
+			return fault.New(fault.Invalid, "spending_cap_invalid", "a spending cap of %s is less than the %s that the months cost at once; raise it, or leave it out", t.SpendingCap.Display(), price.Display()).At("body.spending_cap")
+		}
 		if b.Available-price < hold {
 			return fault.New(fault.Payment, "insufficient_balance",
 				"this needs %s %s for %d months in advance and %s set aside for the rest, and %s is available; add money to the account",

@@ -14,6 +14,7 @@ import (
 	"github.com/goccy/go-yaml"
 
 	"suanli.dev/internal/money"
+	"suanli.dev/internal/pricing"
 )
 
 // Config is the configuration of a cloud or of one part of it.
@@ -49,8 +50,10 @@ type Config struct {
 	MinimumSeconds        int64
 	IdleStopSeconds       int64
 	CommissionBasisPoints int64
-	StoragePrice          money.Rate // per GiB-month
-	EgressPrice           money.Rate // per GB
+	StoragePrice          money.Rate             // per GiB-month
+	EgressPrice           money.Rate             // per GB
+	MonthlyTerms          []pricing.TermDiscount // that months in advance are sold in; empty: none
+	MonthlyHours          int64                  // that a month in advance costs
 	CatalogDir            string
 
 	AdminEmail       string
@@ -178,6 +181,14 @@ func settings() []Setting {
 		number("commission_basis_points", "1000", "The platform's share of a charge, in hundredths of a per cent.", 0, 10000, func(c *Config) *int64 { return &c.CommissionBasisPoints }),
 		rate("storage_price", "0.10", "Price of a GiB of disk for a month, also while stopped.", func(c *Config) *money.Rate { return &c.StoragePrice }),
 		rate("egress_price", "0.01", "Price of a GB (10^9 bytes) sent to the outside.", func(c *Config) *money.Rate { return &c.EgressPrice }),
+		{Key: "monthly_terms", Default: "1=0% 3=5% 6=10% 12=15%", Doc: "Terms in months (1, 3, 6, 12) that can be bought in advance, with what each takes off; empty: none.",
+			parse: func(c *Config, v string) (err error) {
+				if c.MonthlyTerms, err = pricing.ParseTerms(v); err != nil {
+					return note("want terms of 1, 3, 6 or 12 months in rising order, each taking off no less than the one before, such as 1=0%% 3=5%% 12=15%%")
+				}
+				return nil
+			}, show: func(c *Config) string { return pricing.FormatTerms(c.MonthlyTerms) }},
+		number("monthly_hours", "730", "Hours on demand that a month in advance costs, before what its term takes off.", 1, 744, func(c *Config) *int64 { return &c.MonthlyHours }),
 		text("catalog_dir", "", "Folder with the operator's own templates and regions.", func(c *Config) *string { return &c.CatalogDir }, optional(folder)),
 		text("who_may_host", "anyone", "Who may let hosts join: anyone (owners and admins of every account) or operator. Whoever has root on a host can read what runs there.", func(c *Config) *string { return &c.WhoMayHost }, oneOf("anyone", "operator")),
 		text("admin_email", "admin@localhost", "E-mail address of the first operator, made when the database is empty. The password is written to data_dir/admin-password.", func(c *Config) *string { return &c.AdminEmail }, filled),

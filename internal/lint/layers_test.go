@@ -46,7 +46,7 @@ var layers = map[string]rule{
 	"internal/placement":       {layer: core, only: nothing},
 	"internal/pricing":         {layer: core, only: []string{"internal/money"}},
 	"internal/pricing/auction": {layer: core, only: []string{"internal/money"}},
-	"internal/config":          {layer: core, only: []string{"internal/money"}},
+	"internal/config":          {layer: core, only: []string{"internal/money", "internal/pricing"}},
 	"internal/store":           {layer: core},
 	"internal/bus":             {layer: core, never: []string{"internal/store", "internal/money"}},
 	"internal/ledger":          {layer: core, only: []string{"internal/store", "internal/money", "internal/ident", "internal/fault"}},

@@ -129,7 +129,7 @@ func billJSON(b billing.Bill) api.Bill {
 	}
 	for _, l := range b.Lines {
 		out.Lines = append(out.Lines, api.BillLine{
-			Meter: string(l.Meter), Start: optional(l.Start), End: optional(l.End), Open: l.Open, Used: l.Used, Charged: l.Charged, Unit: l.Unit,
+			Kind: string(l.Kind), Meter: string(l.Meter), Start: optional(l.Start), End: optional(l.End), Open: l.Open, Used: l.Used, Charged: l.Charged, Unit: l.Unit,
 			Rate: l.Rate, RateUnit: l.RateUnit, Amount: l.Amount, Words: l.Words,
 		})
 	}
