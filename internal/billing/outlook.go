@@ -61,7 +61,7 @@ func (o *outlook) life() time.Duration {
 // settled in sum. Money is followed from the moment good returns for the account,
 // and a spending cap from the one for its lease: what was covered up to there is
 // not judged again. A lease named starting is taken to start running now.
-func lookAhead(accountID string, leases []*leaseRow, settled money.Amount, now time.Time, good func(id string) time.Time, starting string) (outlook, error) {
+func lookAhead(accountID string, leases []*leaseRow, grants []*Grant, settled money.Amount, now time.Time, good func(id string) time.Time, starting string) (outlook, error) {
 	o := outlook{at: now, caps: map[string]time.Time{}, limits: map[string]time.Time{}, runs: map[string]bool{}, terms: map[string]time.Time{}}
 	startOf := func(l *leaseRow) time.Time {
 		if l.id == starting {
@@ -108,7 +108,10 @@ func lookAhead(accountID string, leases []*leaseRow, settled money.Amount, now t
 				return 0, err
 			}
 		}
-		return total, nil
+		covered, err := coverage(grants, leases, at, now, func(l *leaseRow, at time.Time) (map[pricing.Meter]money.Amount, error) {
+			return l.rated(projected(l, at, startOf(l)))
+		})
+		return total - covered, err
 	}
 	dueNow, err := due(now)
 	if err != nil {
@@ -201,7 +204,11 @@ func (s *Service) lookAt(ctx context.Context, tx *store.Tx, accountID string, cu
 	if err != nil {
 		return outlook{}, err
 	}
-	o, err := lookAhead(accountID, leases, wallet+hold+debt, now, s.goodAt, "")
+	grants, err := s.usableGrants(ctx, tx, accountID)
+	if err != nil {
+		return outlook{}, err
+	}
+	o, err := lookAhead(accountID, leases, grants, wallet+hold+debt, now, s.goodAt, "")
 	if err != nil {
 		return outlook{}, fmt.Errorf("outlook of %s: %w", accountID, err)
 	}
@@ -296,7 +303,11 @@ func (s *Service) PaidFor(ctx context.Context, leaseID string, now time.Time) (t
 			if err != nil {
 				return err
 			}
-			o, err = lookAhead(l.accountID, leases, wallet+hold+debt, now, s.goodAt, leaseID)
+			grants, err := s.usableGrants(ctx, tx, l.accountID)
+			if err != nil {
+				return err
+			}
+			o, err = lookAhead(l.accountID, leases, grants, wallet+hold+debt, now, s.goodAt, leaseID)
 			return err
 		})
 		if err != nil {

@@ -98,12 +98,13 @@ func TestARenterPaysMonthsInAdvanceLooksAtThemAndChangesThem(t *testing.T) {
 	}
 	// The host's price falls by half, and the renter agrees to it after a month.
 	w.clock.Advance(31 * 24 * time.Hour)
+	ada = w.signIn(w.ada.Email).client
 	half := m.PerMonth / 2
 	r, err := ada.PreviewReprice(ctx, l.ID)
 	if err != nil || r.PerMonth != m.PerMonth || r.Net != 0 {
 		t.Fatalf("with the price as it was: %+v, %v", r, err)
 	}
-	if _, err := w.operator.client.UpdateListing(ctx, l.HostID, api.UpdateListing{PerGPUHour: map[string]api.Rate{l.GPUModel: rateOf(t, half, 730)}}); err != nil {
+	if _, err := w.signIn(w.operator.Email).client.UpdateListing(ctx, l.HostID, api.UpdateListing{PerGPUHour: map[string]api.Rate{l.GPUModel: rateOf(t, half, 730)}}); err != nil {
 		t.Fatal(err)
 	}
 	if r, err = ada.PreviewReprice(ctx, l.ID); err != nil || r.Net >= 0 || r.PerMonth != half {
@@ -113,6 +114,7 @@ func TestARenterPaysMonthsInAdvanceLooksAtThemAndChangesThem(t *testing.T) {
 	if err != nil || len(m.Payments) != 2 || m.Payments[1].Amount != r.Net || m.PerMonth != half {
 		t.Errorf("months %+v, %v", m, err)
 	}
+	w.ada, w.eve = w.signIn(w.ada.Email), w.signIn(w.eve.Email)
 	w.send("GET", "/v1/leases/"+w.rent(w.ada).ID+"/monthly", w.ada.token, nil).want(t, 409, "not_monthly")
 	w.send("GET", "/v1/leases/"+l.ID+"/monthly", w.eve.token, nil).want(t, 404, "lease_not_found")
 	w.send("PATCH", "/v1/leases/"+l.ID+"/monthly", w.eve.token, `{"renews":true}`).want(t, 404, "lease_not_found")
