@@ -13,8 +13,9 @@ type Balance struct {
 	Currency    string     `json:"currency"`
 	Settled     Amount     `json:"settled" doc:"All that was paid in, less all that was charged and posted; negative: debt"`
 	Held        Amount     `json:"held" doc:"Part of settled that is set aside for leases"`
-	UnbilledDue Amount     `json:"unbilled_due" doc:"Used and not posted yet; it is posted on the hour and at each stop"`
+	UnbilledDue Amount     `json:"unbilled_due" doc:"Used, not posted yet, and not paid by grants; it is posted on the hour and at each stop"`
 	Available   Amount     `json:"available" doc:"What a new lease can be begun with"`
+	Granted     Amount     `json:"granted" doc:"What is left of grants for compute, to be used now; it pays before the rest"`
 	BurnPerHour Amount     `json:"burn_per_hour" doc:"What runs and is kept costs now, without egress"`
 	RunsOutAt   *time.Time `json:"runs_out_at,omitempty" doc:"When the money ends if all goes on as it is; absent: not within a year"`
 }
@@ -74,7 +75,7 @@ type Transfer struct {
 	Credit      string    `json:"credit" doc:"The ledger account that it went to"`
 	Amount      Amount    `json:"amount"`
 	Currency    string    `json:"currency"`
-	Code        string    `json:"code" doc:"deposit, hold, release, charge, correction, repayment, prepayment or refund"`
+	Code        string    `json:"code" doc:"deposit, hold, release, charge, correction, repayment, prepayment, refund, grant or grant_expired"`
 	Reference   string    `json:"reference,omitempty" doc:"What it is about, such as a lease"`
 	EffectiveAt time.Time `json:"effective_at"`
 	PostedAt    time.Time `json:"posted_at"`

@@ -20,6 +20,9 @@ func balanceCommand() *cobra.Command {
 			t.add(tr("HELD"), b.Held.Display())
 			t.add(tr("DUE, NOT POSTED"), b.UnbilledDue.Display())
 			t.add(tr("AVAILABLE"), b.Available.Display())
+			if b.Granted > 0 {
+				t.add(tr("GRANTED"), b.Granted.Display())
+			}
 			t.add(tr("BURN PER HOUR"), b.BurnPerHour.Display())
 			if b.RunsOutAt != nil {
 				t.add(tr("LASTS UNTIL"), b.RunsOutAt.Local().Format(time.DateTime))

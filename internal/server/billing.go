@@ -67,6 +67,7 @@ func (a *API) registerBilling() {
 		}
 		return &body[api.Transfer]{transferJSON(t)}, nil
 	})
+	a.registerGrants()
 	register(a, operation{
 		ID: "verifyLedger", Method: http.MethodGet, Path: "/v1/operator/ledger/verify", Summary: "Compute every balance again from its transfers", Tag: tagBilling, Action: account.Operate,
 	}, a.verifyLedger)
@@ -82,7 +83,7 @@ func (a *API) getBalance(ctx context.Context, p account.Principal, _ *none) (*bo
 		return nil, err
 	}
 	return &body[api.Balance]{api.Balance{
-		Currency: string(b.Currency), Settled: b.Settled, Held: b.Held, UnbilledDue: b.UnbilledDue, Available: b.Available,
+		Currency: string(b.Currency), Settled: b.Settled, Held: b.Held, UnbilledDue: b.UnbilledDue, Available: b.Available, Granted: b.Granted,
 		BurnPerHour: r.BurnPerHour, RunsOutAt: optional(r.Until),
 	}}, nil
 }
