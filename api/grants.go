@@ -10,7 +10,7 @@ import (
 type Grant struct {
 	ID           string     `json:"id"`
 	AccountID    string     `json:"account_id"`
-	Kind         string     `json:"kind" enum:"promotion,trial"`
+	Kind         string     `json:"kind" enum:"promotion,trial,coupon"`
 	Currency     string     `json:"currency"`
 	Amount       Amount     `json:"amount"`
 	Spent        Amount     `json:"spent"`
@@ -42,4 +42,39 @@ func (c *Client) Grants(ctx context.Context) ([]Grant, error) {
 // CreateGrant gives an account money for use. It is for operators.
 func (c *Client) CreateGrant(ctx context.Context, in CreateGrant) (*Grant, error) {
 	return do[Grant](ctx, c, http.MethodPost, "/v1/operator/grants", in)
+}
+
+// Coupon is a code by which accounts give themselves a grant, each once.
+type Coupon struct {
+	Code         string    `json:"code"`
+	Rule         string    `json:"rule" doc:"Code, sum and conditions, as it was written"`
+	ValidSeconds int64     `json:"valid_seconds" doc:"Of the grant, from when it is redeemed"`
+	Used         int64     `json:"used" doc:"By so many accounts"`
+	CreatedAt    time.Time `json:"created_at"`
+}
+
+// CreateCoupon makes a coupon.
+type CreateCoupon struct {
+	Rule         string `json:"rule" maxLength:"300" doc:"Code, sum and conditions" example:"THANKS 50.00CNY max=100 until=2027-01-01T00:00:00Z meters=compute"`
+	ValidSeconds int64  `json:"valid_seconds" minimum:"1" maximum:"316224000" doc:"How long the grant is valid from when it is redeemed"`
+}
+
+// RedeemCoupon redeems a coupon.
+type RedeemCoupon struct {
+	Code string `json:"code" maxLength:"64"`
+}
+
+// Coupons returns all coupons. It is for operators.
+func (c *Client) Coupons(ctx context.Context) ([]Coupon, error) {
+	return collect(all[Coupon](ctx, c, "/v1/operator/coupons", nil))
+}
+
+// CreateCoupon makes a coupon. It is for operators.
+func (c *Client) CreateCoupon(ctx context.Context, in CreateCoupon) (*Coupon, error) {
+	return do[Coupon](ctx, c, http.MethodPost, "/v1/operator/coupons", in)
+}
+
+// RedeemCoupon gives the caller's account the grant of a coupon, once.
+func (c *Client) RedeemCoupon(ctx context.Context, code string) (*Grant, error) {
+	return do[Grant](ctx, c, http.MethodPost, "/v1/coupons/redeem", RedeemCoupon{Code: code})
 }

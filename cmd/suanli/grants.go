@@ -85,3 +85,28 @@ func grantsCommand() *cobra.Command {
 			return []any{g.ID, word(g.Kind), g.Amount.Display() + " " + g.Currency, g.Spent.Display(), g.Left.Display(), meters, expires}
 		})
 }
+
+func couponCommand() *cobra.Command {
+	cmd := &cobra.Command{Use: "coupon", Short: tr("Codes by which accounts get a grant")}
+	var valid time.Duration
+	create := showing("create RULE", tr("Make a coupon (operator)"), cobra.ExactArgs(1),
+		func(cmd *cobra.Command, c *api.Client, args []string) (*api.Coupon, error) {
+			return c.CreateCoupon(cmd.Context(), api.CreateCoupon{Rule: args[0], ValidSeconds: int64(valid / time.Second)})
+		},
+		func(cmd *cobra.Command, m *api.Coupon) { say(cmd, "Coupon %s is made", m.Code) })
+	create.Example = `  suanli coupon create 'THANKS 50.00CNY max=100 until=2027-01-01T00:00:00Z meters=compute' --valid-for 720h`
+	create.Flags().DurationVar(&valid, "valid-for", 90*24*time.Hour, tr("how long the grant is valid from when it is redeemed"))
+	cmd.AddCommand(create,
+		listing("list", tr("List coupons (operator)"),
+			func(ctx context.Context, c *api.Client) ([]api.Coupon, error) { return c.Coupons(ctx) },
+			[]string{tr("COUPON"), tr("VALID FOR"), tr("USED")},
+			func(m api.Coupon) []any { return []any{m.Rule, time.Duration(m.ValidSeconds) * time.Second, m.Used} }),
+		showing("redeem CODE", tr("Redeem a coupon for your account"), cobra.ExactArgs(1),
+			func(cmd *cobra.Command, c *api.Client, args []string) (*api.Grant, error) {
+				return c.RedeemCoupon(cmd.Context(), args[0])
+			},
+			func(cmd *cobra.Command, g *api.Grant) {
+				say(cmd, "%s %s given to %s (%s)", g.Amount.Display(), g.Currency, g.AccountID, g.ID)
+			}))
+	return cmd
+}

@@ -71,7 +71,7 @@ func TestEveryCommandPrintsJSONWhenAsked(t *testing.T) {
 		"login": {p.url, "--email", "a@example.com", "--password-file", "-"}, "logout": {}, "account show": {}, "account list": {},
 		"account create": {"name", "--email", "b@example.com", "--password-file", "-"}, "key create": {"name"}, "key list": {}, "key delete": {"ak-1"},
 		"key ssh-add": {file}, "balance": {}, "bill": {"mine"},
-		"account grant": {"ac-1", "5", "--trial"}, "account grants": {}, "monthly show": {"mine"}, "monthly set": {"mine", "--renew"}, "monthly reprice": {"mine"}, "deposit": {"ac-1", "5"}, "ledger verify": {}, "config check": {}, "doctor": {"--data-dir", data},
+		"account grant": {"ac-1", "5", "--trial"}, "account grants": {}, "coupon create": {"THANKS 5.00USD"}, "coupon list": {}, "coupon redeem": {"THANKS"}, "monthly show": {"mine"}, "monthly set": {"mine", "--renew"}, "monthly reprice": {"mine"}, "deposit": {"ac-1", "5"}, "ledger verify": {}, "config check": {}, "doctor": {"--data-dir", data},
 		"backup": {backup, "--data-dir", data}, "restore": {backup, "--data-dir", restored}, "image push": {"digits:1", emptyTar(t)}, "openapi": {},
 		"demo": {p.url, "--password-file", "-"}, "end": {"mine"},
 	}

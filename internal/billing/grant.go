@@ -28,7 +28,8 @@ const (
 // The kinds of grants.
 const (
 	GrantPromotion = "promotion"
-	GrantTrial     = "trial" // an account has one in its life
+	GrantTrial     = "trial"  // an account has one in its life
+	GrantCoupon    = "coupon" // redeemed by the account itself
 )
 
 // maxGrantFor is the longest that a grant can be valid.
@@ -144,28 +145,7 @@ func (s *Service) Grant(ctx context.Context, p account.Principal, c CreateGrant,
 		if c.ValidFor == 0 {
 			g.ActiveFrom, g.ExpiresAt = now.UTC().Truncate(time.Microsecond), c.ExpiresAt.UTC().Truncate(time.Microsecond)
 		}
-		meters, err := json.Marshal(c.Meters)
-		if err != nil {
-			return err
-		}
-		if _, err := tx.Exec(ctx, `INSERT INTO billing_grants (id, account_id, kind, cap, spent, meters, valid_seconds, active_from, expires_at, expired, reference, created_at)
-			VALUES (?, ?, ?, ?, 0, ?, ?, ?, ?, 0, ?, ?)`, g.ID, g.AccountID, g.Kind, int64(g.Amount), string(meters), int64(g.ValidFor/time.Second),
-			store.Micros(g.ActiveFrom), store.Micros(g.ExpiresAt), g.Reference, store.Micros(now)); store.IsUnique(err) {
-			return fault.New(fault.Conflict, "trial_given", "account %s has had its trial; give it a promotion instead", c.AccountID)
-		} else if err != nil {
-			return err
-		}
-		leases, err := s.openLeases(ctx, tx, a.id)
-		if err != nil {
-			return err
-		}
-		if slices.ContainsFunc(leases, func(l *leaseRow) bool { return l.openInterval(pricing.Compute) != nil }) {
-			if err := s.firstUse(ctx, tx, a.id, now); err != nil {
-				return err
-			}
-		}
-		if err := s.cfg.Ledger.Post(ctx, tx, ledger.Transfer{Key: key, Debit: ledger.Promotions, Credit: ledger.Grant(a.id), Amount: g.Amount,
-			Currency: currency, Code: CodeGrant, Reference: g.ID, EffectiveAt: now}); err != nil {
+		if err := s.give(ctx, tx, a, g, key, now); err != nil {
 			return err
 		}
 		if s.cfg.Audit != nil {
@@ -184,6 +164,32 @@ func (s *Service) Grant(ctx context.Context, p account.Principal, c CreateGrant,
 	}
 	s.changed(c.AccountID)
 	return g, nil
+}
+
+// give writes a grant and posts it by a key of its own.
+func (s *Service) give(ctx context.Context, tx *store.Tx, a *accountRow, g Grant, key string, now time.Time) error {
+	meters, err := json.Marshal(g.Meters)
+	if err != nil {
+		return err
+	}
+	if _, err := tx.Exec(ctx, `INSERT INTO billing_grants (id, account_id, kind, cap, spent, meters, valid_seconds, active_from, expires_at, expired, reference, created_at)
+		VALUES (?, ?, ?, ?, 0, ?, ?, ?, ?, 0, ?, ?)`, g.ID, g.AccountID, g.Kind, int64(g.Amount), string(meters), int64(g.ValidFor/time.Second),
+		store.Micros(g.ActiveFrom), store.Micros(g.ExpiresAt), g.Reference, store.Micros(now)); store.IsUnique(err) {
+		return fault.New(fault.Conflict, "trial_given", "account %s has had its trial; give it a promotion instead", g.AccountID)
+	} else if err != nil {
+		return err
+	}
+	leases, err := s.openLeases(ctx, tx, a.id)
+	if err != nil {
+		return err
+	}
+	if slices.ContainsFunc(leases, func(l *leaseRow) bool { return l.openInterval(pricing.Compute) != nil }) {
+		if err := s.firstUse(ctx, tx, a.id, now); err != nil {
+			return err
+		}
+	}
+	return s.cfg.Ledger.Post(ctx, tx, ledger.Transfer{Key: key, Debit: ledger.Promotions, Credit: ledger.Grant(a.id), Amount: g.Amount,
+		Currency: g.Currency, Code: CodeGrant, Reference: g.ID, EffectiveAt: now})
 }
 
 // Grants lists what an account was given, newest first.

@@ -45,6 +45,35 @@ func (a *API) registerGrants() {
 		}
 		return &body[api.Grant]{a.grantJSON(g)}, nil
 	})
+	register(a, operation{ID: "listCoupons", Method: http.MethodGet, Path: "/v1/operator/coupons", Summary: "List coupons by their codes", Tag: tagBilling, Action: account.Operate},
+		func(ctx context.Context, _ account.Principal, _ *none) (*body[page[api.Coupon]], error) {
+			list, err := a.Billing.Coupons(ctx)
+			if err != nil {
+				return nil, err
+			}
+			return paged(list, len(list), func(c billing.Coupon) string { return c.Rule.Code }, couponJSON), nil
+		})
+	register(a, operation{ID: "createCoupon", Method: http.MethodPost, Path: "/v1/operator/coupons", Summary: "Make a coupon", Tag: tagBilling, Action: account.Operate, Status: http.StatusCreated, Idempotent: true},
+		func(ctx context.Context, p account.Principal, in *body[api.CreateCoupon]) (*body[api.Coupon], error) {
+			c, err := a.Billing.CreateCoupon(ctx, p, in.Body.Rule, time.Duration(in.Body.ValidSeconds)*time.Second)
+			if err != nil {
+				return nil, err
+			}
+			return &body[api.Coupon]{couponJSON(c)}, nil
+		})
+	register(a, operation{ID: "redeemCoupon", Method: http.MethodPost, Path: "/v1/coupons/redeem", Summary: "Redeem a coupon", Tag: tagBilling, Action: account.WriteBilling, Idempotent: true,
+		Description: "Gives the account the coupon's grant, once: redeemed again, it is the same grant."},
+		func(ctx context.Context, p account.Principal, in *body[api.RedeemCoupon]) (*body[api.Grant], error) {
+			g, err := a.Billing.Redeem(ctx, p, in.Body.Code)
+			if err != nil {
+				return nil, err
+			}
+			return &body[api.Grant]{a.grantJSON(g)}, nil
+		})
+}
+
+func couponJSON(c billing.Coupon) api.Coupon {
+	return api.Coupon{Code: c.Rule.Code, Rule: c.Rule.String(), ValidSeconds: int64(c.ValidFor / time.Second), Used: c.Used, CreatedAt: c.CreatedAt}
 }
 
 func (a *API) grantJSON(g billing.Grant) api.Grant {

@@ -40,3 +40,24 @@ func TestAnOperatorGivesAndTheRenterUsesItBeforeTheBalance(t *testing.T) {
 	w.send("POST", "/v1/operator/grants", w.operator.token, `{"account_id":"`+w.ada.AccountID+`","amount":"1","valid_seconds":9223372036854775807}`).want(t, 422, "invalid_grant")
 	w.send("POST", "/v1/operator/grants", w.ada.token, in).want(t, 403, "forbidden")
 }
+
+func TestARenterRedeemsACouponOnce(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	ctx := t.Context()
+	if _, err := w.operator.client.CreateCoupon(ctx, api.CreateCoupon{Rule: "THANKS 5.00USD max=10", ValidSeconds: 3600}); err != nil {
+		t.Fatal(err)
+	}
+	first, err := w.ada.client.RedeemCoupon(ctx, "THANKS")
+	if err != nil || first.Kind != "coupon" || first.Left.String() != "5.000000" || first.AccountID != w.ada.AccountID {
+		t.Fatalf("%+v, %v", first, err)
+	}
+	if again, err := w.ada.client.RedeemCoupon(ctx, "THANKS"); err != nil || again.ID != first.ID {
+		t.Errorf("again: %+v, %v", again, err)
+	}
+	if list, err := w.operator.client.Coupons(ctx); err != nil || len(list) != 1 || list[0].Used != 1 || list[0].Rule != "THANKS 5.00USD max=10" {
+		t.Errorf("coupons %+v, %v", list, err)
+	}
+	w.send("GET", "/v1/operator/coupons", w.ada.token, nil).want(t, 403, "forbidden")
+	w.send("POST", "/v1/coupons/redeem", w.eve.token, `{"code":"GUESS"}`).want(t, 404, "coupon_not_found")
+}
