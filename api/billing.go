@@ -13,8 +13,9 @@ type Balance struct {
 	Currency    string     `json:"currency"`
 	Settled     Amount     `json:"settled" doc:"All that was paid in, less all that was charged and posted; negative: debt"`
 	Held        Amount     `json:"held" doc:"Part of settled that is set aside for leases"`
-	UnbilledDue Amount     `json:"unbilled_due" doc:"Used and not posted yet; it is posted on the hour and at each stop"`
+	UnbilledDue Amount     `json:"unbilled_due" doc:"Used, not posted yet, and not paid by grants; it is posted on the hour and at each stop"`
 	Available   Amount     `json:"available" doc:"What a new lease can be begun with"`
+	Granted     Amount     `json:"granted" doc:"What is left of grants for compute, to be used now; it pays before the rest"`
 	BurnPerHour Amount     `json:"burn_per_hour" doc:"What runs and is kept costs now, without egress"`
 	RunsOutAt   *time.Time `json:"runs_out_at,omitempty" doc:"When the money ends if all goes on as it is; absent: not within a year"`
 }
@@ -37,17 +38,19 @@ type Bill struct {
 	PricePerHourByState map[string]Amount `json:"price_per_hour_by_state" doc:"What an hour costs in each state of the lease"`
 }
 
-// BillLine is one run, one month of storage, or all egress of a lease.
+// BillLine is one run, one month of storage, all egress, or one payment in advance of
+// a lease.
 type BillLine struct {
+	Kind     string     `json:"kind" enum:"use,covered,term,renewal,change,refund" doc:"Use; use that is paid for otherwise; or months in advance: paid, renewed, changed in price, given back"`
 	Meter    string     `json:"meter" enum:"compute,storage,egress"`
 	Start    *time.Time `json:"start,omitempty" doc:"Absent for egress"`
 	End      *time.Time `json:"end,omitempty" doc:"Absent for egress; of an open line, the last sign of life"`
 	Open     bool       `json:"open" doc:"It goes on"`
 	Used     int64      `json:"used" doc:"What was measured, in unit"`
 	Charged  int64      `json:"charged" doc:"What it counts as, in unit: with the minimum and the granularity"`
-	Unit     string     `json:"unit" doc:"s, GiB·s or byte"`
+	Unit     string     `json:"unit" doc:"s, GiB·s, byte or month"`
 	Rate     Rate       `json:"rate" doc:"Price of one rate_unit"`
-	RateUnit string     `json:"rate_unit" doc:"hour, GiB-month (of the month's real length) or GB (1,000,000,000 bytes)"`
+	RateUnit string     `json:"rate_unit" doc:"hour, GiB-month (of the month's real length), GB (1,000,000,000 bytes) or month"`
 	Amount   Amount     `json:"amount"`
 	Words    string     `json:"words" doc:"The line in a sentence"`
 }
@@ -72,7 +75,7 @@ type Transfer struct {
 	Credit      string    `json:"credit" doc:"The ledger account that it went to"`
 	Amount      Amount    `json:"amount"`
 	Currency    string    `json:"currency"`
-	Code        string    `json:"code" doc:"deposit, hold, release, charge, correction, repayment, prepayment, refund, tax, rounding, credit or paid_back"`
+	Code        string    `json:"code" doc:"deposit, hold, release, charge, correction, repayment, prepayment, prepayment_back, grant, grant_expired, tax, rounding, credit or paid_back"`
 	Reference   string    `json:"reference,omitempty" doc:"What it is about, such as a lease"`
 	EffectiveAt time.Time `json:"effective_at"`
 	PostedAt    time.Time `json:"posted_at"`

@@ -12,12 +12,15 @@ import (
 // QuoteRequest asks for the price of an offer.
 type QuoteRequest struct {
 	OfferID     string `json:"offer_id" doc:"From a search" maxLength:"200"`
-	Plan        string `json:"plan,omitempty" doc:"How it is paid" enum:"on_demand" default:"on_demand"`
+	Plan        string `json:"plan,omitempty" doc:"How it is paid" enum:"on_demand,monthly" default:"on_demand"`
 	Template    string `json:"template,omitempty" doc:"Template to run; a template or an image is needed" maxLength:"100"`
 	Image       string `json:"image,omitempty" doc:"Image to run, instead of the template's" maxLength:"520"`
 	DiskGiB     int64  `json:"disk_gib,omitempty" doc:"Disk, in GiB; the template's if left out"`
 	RunSeconds  int64  `json:"run_seconds,omitempty" doc:"Price this run time too, in seconds"`
 	EgressBytes int64  `json:"egress_bytes,omitempty" doc:"Bytes that you expect to send in that time"`
+	TermMonths  int    `json:"term_months,omitempty" doc:"Months paid in advance at once, of the plan monthly: 1, 3, 6 or 12; 1 if left out"`
+	Renews      bool   `json:"renews,omitempty" doc:"Pay for another such term whenever one ends, while there is money"`
+	OnLapse     string `json:"on_lapse,omitempty" doc:"What happens when the months end: the instance stops, or runs on and is paid by use; stop if left out" enum:"stop,on_demand"`
 }
 
 // QuoteLine is one meter of a quote.
@@ -50,6 +53,10 @@ type Quote struct {
 	PerMonth            Amount            `json:"per_month"`
 	ForRun              Amount            `json:"for_run"`
 	PricePerHourByState map[string]Amount `json:"price_per_hour_by_state" doc:"What each state of a lease costs"`
+	DueNow              Amount            `json:"due_now" doc:"Taken from the balance when it is accepted: months in advance"`
+	TermMonths          int               `json:"term_months,omitempty"`
+	Renews              bool              `json:"renews,omitempty"`
+	OnLapse             string            `json:"on_lapse,omitempty"`
 	NotIncluded         []string          `json:"not_included"`
 	Simulated           bool              `json:"simulated" doc:"The GPUs are simulated: there is no hardware"`
 	CreatedAt           time.Time         `json:"created_at"`

@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"net/http"
+	"net/url"
 	"time"
 )
 
@@ -47,6 +48,79 @@ type PlanComparison struct {
 	QuotedAt   time.Time    `json:"quoted_at"`
 	Options    []PlanOption `json:"options" nullable:"false"`
 }
+
+// Months is what is paid in advance for a lease of the plan monthly.
+type Months struct {
+	LeaseID          string       `json:"lease_id"`
+	Currency         string       `json:"currency"`
+	Anchor           time.Time    `json:"anchor" doc:"When the first month began; all boundaries are counted from it"`
+	TimeZone         string       `json:"time_zone" doc:"By whose calendar and clocks months are counted"`
+	PerMonth         Amount       `json:"per_month" doc:"Without what the term takes off"`
+	TermMonths       int          `json:"term_months"`
+	DiscountPercent  string       `json:"discount_percent" doc:"What the term takes off, such as 5.00"`
+	Renews           bool         `json:"renews"`
+	OnLapse          string       `json:"on_lapse" enum:"stop,on_demand" doc:"What happens when the months end"`
+	PaidFrom         time.Time    `json:"paid_from" doc:"Begin of the term that is paid for"`
+	PaidUntil        time.Time    `json:"paid_until" doc:"Its end, at which it renews if it does"`
+	NextTermPrice    Amount       `json:"next_term_price" doc:"What another term costs"`
+	EndedAt          *time.Time   `json:"ended_at,omitempty" doc:"From when on nothing is paid for in advance"`
+	EndCode          string       `json:"end_code,omitempty" doc:"lapsed, given_up, host_lost or never_ran"`
+	GivenBackIfEnded Amount       `json:"given_back_if_ended" doc:"What comes back if the lease is ended now: what was paid less what was used at the price without the term's discount"`
+	Payments         []Prepayment `json:"payments" nullable:"false"`
+}
+
+// Prepayment is money that was paid in advance, or given back of it.
+type Prepayment struct {
+	Kind   string    `json:"kind" enum:"term,renewal,change,refund"`
+	Amount Amount    `json:"amount" doc:"Negative: given back"`
+	From   time.Time `json:"from" doc:"Begin of what it is for"`
+	Until  time.Time `json:"until"`
+}
+
+// MonthsUpdate changes what happens at the end of a paid term; what is left out stays.
+type MonthsUpdate struct {
+	Renews  *bool   `json:"renews,omitempty"`
+	OnLapse *string `json:"on_lapse,omitempty" enum:"stop,on_demand"`
+}
+
+// Repricing is what a change of a lease's months to the price of today comes to now.
+type Repricing struct {
+	PerMonth        Amount    `json:"per_month" doc:"Of today, without what the term takes off"`
+	DiscountPercent string    `json:"discount_percent"`
+	At              time.Time `json:"at"`
+	Until           time.Time `json:"until" doc:"End of the term"`
+	Credit          Amount    `json:"credit" doc:"What was paid for the rest of the term"`
+	Charge          Amount    `json:"charge" doc:"What the rest costs at the new price"`
+	Net             Amount    `json:"net" doc:"Charge less credit: to be paid, or given back if negative"`
+}
+
+// RepriceRequest agrees to a change of price.
+type RepriceRequest struct {
+	AgreedNet Amount `json:"agreed_net,omitempty" doc:"The most that you agree to pay for it; left out: nothing"`
+}
+
+// Months returns what is paid in advance for a lease.
+func (c *Client) Months(ctx context.Context, lease string) (*Months, error) {
+	return do[Months](ctx, c, http.MethodGet, monthlyPath(lease), nil)
+}
+
+// SetMonths changes what happens when the paid term of a lease ends.
+func (c *Client) SetMonths(ctx context.Context, lease string, u MonthsUpdate) (*Months, error) {
+	return do[Months](ctx, c, http.MethodPatch, monthlyPath(lease), u)
+}
+
+// PreviewReprice says what a change of a lease's months to the price of today comes to.
+func (c *Client) PreviewReprice(ctx context.Context, lease string) (*Repricing, error) {
+	return do[Repricing](ctx, c, http.MethodGet, monthlyPath(lease)+"/reprice", nil)
+}
+
+// Reprice changes a lease's months to the price of today, if no more than agreed has
+// to be paid for it.
+func (c *Client) Reprice(ctx context.Context, lease string, agreed Amount) (*Months, error) {
+	return do[Months](ctx, c, http.MethodPost, monthlyPath(lease)+"/reprice", RepriceRequest{AgreedNet: agreed})
+}
+
+func monthlyPath(lease string) string { return "/v1/leases/" + url.PathEscape(lease) + "/monthly" }
 
 // ComparePlans prices an offer under all plans. It buys and freezes nothing.
 func (c *Client) ComparePlans(ctx context.Context, q PlanQuestion) (*PlanComparison, error) {

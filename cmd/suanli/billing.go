@@ -22,6 +22,9 @@ func balanceCommand() *cobra.Command {
 			t.add(tr("HELD"), b.Held.Display())
 			t.add(tr("DUE, NOT POSTED"), b.UnbilledDue.Display())
 			t.add(tr("AVAILABLE"), b.Available.Display())
+			if b.Granted > 0 {
+				t.add(tr("GRANTED"), b.Granted.Display())
+			}
 			t.add(tr("BURN PER HOUR"), b.BurnPerHour.Display())
 			if b.RunsOutAt != nil {
 				t.add(tr("LASTS UNTIL"), b.RunsOutAt.Local().Format(time.DateTime))
@@ -89,6 +92,16 @@ func explain(l api.BillLine, b *api.Bill) string {
 		what = fmt.Sprintf("向外发送 %d 字节（1 GB 为 1,000,000,000 字节）", l.Used)
 	default:
 		return l.Words
+	}
+	switch l.Kind {
+	case "term", "renewal", "change", "refund":
+		return explainMonths(l, b)
+	case "covered":
+		what += "，已预付"
+		if b.Simulated {
+			what += "（模拟）"
+		}
+		return what
 	}
 	what += fmt.Sprintf("，单价 %s %s/%s：合计 %s %s", l.Rate.Display(), b.Currency, word(l.RateUnit), l.Amount.Display(), b.Currency)
 	if l.Open {

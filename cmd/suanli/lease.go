@@ -40,6 +40,10 @@ func (w *wishes) quoteFlags(cmd *cobra.Command) {
 	f.Int64Var(&w.quote.DiskGiB, "disk", 0, tr("disk in GiB (default: the template's)"))
 	f.DurationVar(&w.runFor, "run-for", 0, tr("also price this run time, such as 8h"))
 	f.Int64Var(&w.egress, "egress-gb", 0, tr("GB that you expect to send in that time"))
+	f.StringVar(&w.quote.Plan, "plan", "", tr("how it is paid: on_demand (default) or monthly, in advance"))
+	f.IntVar(&w.quote.TermMonths, "months", 0, tr("months to pay in advance at once: 1, 3, 6 or 12"))
+	f.BoolVar(&w.quote.Renews, "renew", false, tr("pay for another term whenever one ends"))
+	f.StringVar(&w.quote.OnLapse, "on-lapse", "", tr("when the months end: stop (default), or on_demand to run on and pay by use"))
 }
 
 func (w *wishes) leaseFlags(cmd *cobra.Command) {
@@ -171,6 +175,14 @@ func printQuote(cmd *cobra.Command, q *api.Quote) {
 	}
 	t.add(tr("total"), q.Currency, "", q.PerHour.Display(), q.PerDay.Display(), q.PerMonth.Display(), q.ForRun.Display())
 	t.print(cmd.OutOrStdout())
+	if q.TermMonths > 0 {
+		say(cmd, "%d months cost %s %s, taken from the balance at acceptance.", q.TermMonths, q.DueNow.Display(), q.Currency)
+		if q.Renews {
+			say(cmd, "Whenever they end, another term is paid for. Without the money for it: %s.", word("lapse_"+q.OnLapse))
+		} else {
+			say(cmd, "When they end: %s.", word("lapse_"+q.OnLapse))
+		}
+	}
 	stopped := q.PricePerHourByState["stopped"].Display()
 	if q.Granularity == "second" { // a second that has only begun is not counted
 		say(cmd, "Running time counts in whole seconds, at least %d s at each start. A stopped lease costs %s an hour for its disk.", q.MinimumSeconds, stopped)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -57,4 +58,109 @@ func planName(o api.PlanOption) string {
 		name += fmt.Sprintf(" (%s)", word(o.Payment))
 	}
 	return name
+}
+
+// explainMonths says a line of months in advance in Chinese.
+func explainMonths(l api.BillLine, b *api.Bill) string {
+	what := map[string]string{"term": "预付", "renewal": "续费", "change": "剩余周期改价", "refund": "退还预付款"}[l.Kind]
+	if l.Used > 0 {
+		what += fmt.Sprintf(" %d 个月", l.Used)
+	}
+	if l.Start != nil && l.End != nil {
+		what += fmt.Sprintf("，%s 至 %s", l.Start.Local().Format(time.DateTime), l.End.Local().Format(time.DateTime))
+	}
+	what += fmt.Sprintf("，月价 %s %s：合计 %s %s", l.Rate.Display(), b.Currency, l.Amount.Display(), b.Currency)
+	if b.Simulated {
+		what += "（模拟）"
+	}
+	return what
+}
+
+func monthlyCommand() *cobra.Command {
+	cmd := &cobra.Command{Use: "monthly", Short: tr("Months that are paid in advance for a lease")}
+	print := func(cmd *cobra.Command, m *api.Months) {
+		t := newTable(tr("PAID FROM"), m.PaidFrom.Local().Format(time.DateTime))
+		t.add(tr("PAID UNTIL"), m.PaidUntil.Local().Format(time.DateTime))
+		t.add(tr("TERM"), tr("%d months", m.TermMonths))
+		t.add(tr("NEXT TERM"), m.NextTermPrice.Display()+" "+m.Currency)
+		renews := tr("no")
+		if m.Renews {
+			renews = tr("yes")
+		}
+		t.add(tr("RENEWS"), renews)
+		t.add(tr("AT THE END"), word("lapse_"+m.OnLapse))
+		if m.EndedAt != nil {
+			t.add(tr("ENDED"), m.EndedAt.Local().Format(time.DateTime)+" "+word(m.EndCode))
+		} else {
+			t.add(tr("BACK IF ENDED NOW"), m.GivenBackIfEnded.Display())
+		}
+		t.print(cmd.OutOrStdout())
+		p := newTable(tr("PAYMENT"), tr("FROM"), tr("TO"), tr("AMOUNT"))
+		for _, x := range m.Payments {
+			p.add(word("months_"+x.Kind), x.From.Local().Format(time.DateTime), x.Until.Local().Format(time.DateTime), x.Amount.Display())
+		}
+		p.print(cmd.OutOrStdout())
+	}
+	cmd.AddCommand(showing("show LEASE", tr("Show what is paid in advance, and what would come back"), cobra.ExactArgs(1),
+		func(cmd *cobra.Command, c *api.Client, args []string) (*api.Months, error) {
+			return c.Months(cmd.Context(), args[0])
+		}, print))
+	var renew, not bool
+	var lapse string
+	set := showing("set LEASE", tr("Change what happens when the paid months end"), cobra.ExactArgs(1),
+		func(cmd *cobra.Command, c *api.Client, args []string) (*api.Months, error) {
+			var u api.MonthsUpdate
+			switch {
+			case renew && not:
+				return nil, usageError{errors.New(tr("--renew or --no-renew, not both"))}
+			case renew || not:
+				u.Renews = &renew
+			}
+			if lapse != "" {
+				u.OnLapse = &lapse
+			}
+			return c.SetMonths(cmd.Context(), args[0], u)
+		}, print)
+	set.Flags().BoolVar(&renew, "renew", false, tr("pay for another term whenever one ends"))
+	set.Flags().BoolVar(&not, "no-renew", false, tr("let the months end"))
+	set.Flags().StringVar(&lapse, "on-lapse", "", tr("when the months end: stop, or on_demand to run on and pay by use"))
+	cmd.AddCommand(set, repriceCommand())
+	return cmd
+}
+
+func repriceCommand() *cobra.Command {
+	var agree bool
+	cmd := &cobra.Command{
+		Use: "reprice LEASE", Short: tr("Change the rest of the paid months to the price of today"), Args: cobra.ExactArgs(1),
+		Long: tr("Shows what it comes to. With --agree it is done: what was paid for the rest is credited, and the rest is charged at the new price."),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := client(cmd)
+			if err != nil {
+				return err
+			}
+			r, err := c.PreviewReprice(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			if !agree {
+				if wantsJSON(cmd) {
+					return printJSON(cmd, r)
+				}
+				say(cmd, "A month costs %s today, less %s %%. Until %s the rest is credited with %s and charged with %s.", r.PerMonth.Display(), r.DiscountPercent, r.Until.Local().Format(time.DateTime), r.Credit.Display(), r.Charge.Display())
+				say(cmd, "To be paid, or given back if negative: %s. With --agree it is done.", r.Net.Display())
+				return nil
+			}
+			m, err := c.Reprice(cmd.Context(), args[0], max(r.Net, 0))
+			if err != nil {
+				return err
+			}
+			if wantsJSON(cmd) {
+				return printJSON(cmd, m)
+			}
+			say(cmd, "Changed. The next term costs %s %s.", m.NextTermPrice.Display(), m.Currency)
+			return nil
+		},
+	}
+	cmd.Flags().BoolVar(&agree, "agree", false, tr("do it, for what the preview says"))
+	return cmd
 }

@@ -3,6 +3,7 @@ package billing
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -35,37 +36,71 @@ type leg struct {
 type chargeCodes struct{ out, back string }
 
 // chargeUntil posts the difference between what is due for a lease and what has
-// been posted, for each meter, with the provider's share and the platform's. See
-// charge, which cuts at the ends of months.
+// been posted, for each meter, with the provider's share and the platform's. Where
+// a grant begins or ends in between, it is charged up to there first, so that a
+// grant pays for use in its time and no other. See charge, which cuts at the ends of
+// months.
 func (s *Service) chargeUntil(ctx context.Context, tx *store.Tx, a *accountRow, l *leaseRow, at time.Time) error {
 	// A clock that was set back gives nothing back.
 	at = latest(at, l.settled)
-	due, err := l.rated(s.usage(l, at))
+	grants, err := s.usableGrants(ctx, tx, a.id)
 	if err != nil {
 		return fmt.Errorf("charge lease %s: %w", l.id, err)
 	}
+	grants = slices.DeleteFunc(grants, func(g *Grant) bool { return g.ExpiresAt.IsZero() })
 	from := latest(l.begun, l.settled)
+	for _, cut := range cuts(grants, from, at) {
+		if err := s.chargeStretch(ctx, tx, a, l, grants, from, cut, false); err != nil {
+			return fmt.Errorf("charge lease %s: %w", l.id, err)
+		}
+		from = cut
+	}
+	if err := s.chargeStretch(ctx, tx, a, l, grants, from, at, true); err != nil {
+		return fmt.Errorf("charge lease %s: %w", l.id, err)
+	}
+	return nil
+}
+
+// chargeStretch charges what came to be due from one moment to another, bytes only
+// if it is the last stretch.
+func (s *Service) chargeStretch(ctx context.Context, tx *store.Tx, a *accountRow, l *leaseRow, grants []*Grant, from, at time.Time, last bool) error {
+	due, err := l.rated(s.usage(l, at))
+	if err != nil {
+		return err
+	}
 	var total, provider, commission money.Amount
+	var spends []pricing.Spend
 	for _, m := range pricing.Meters {
 		delta := due[m] - l.posted[m]
-		if delta == 0 {
+		if delta == 0 || (!last && !timed(m)) {
 			continue
 		}
 		p, c, err := s.insertCharge(ctx, tx, a, l, m, due[m], from, latest(from, at))
 		if err != nil {
-			return fmt.Errorf("charge lease %s: %w", l.id, err)
+			return err
 		}
 		total, provider, commission = total+delta, provider+p, commission+c
+		if delta > 0 {
+			spends = append(spends, pricing.Spend{Reference: l.id, Meter: m, From: from, Until: latest(from, at), Amount: delta})
+		}
 	}
 	if total == 0 && provider == 0 && commission == 0 {
 		return nil
 	}
-	batch, err := s.chargeTransfers(ctx, tx, a, l, provider, commission, at, chargeCodes{CodeCharge, CodeCorrection})
+	draws, err := draw(grants, spends, at)
 	if err != nil {
-		return fmt.Errorf("charge lease %s: %w", l.id, err)
+		return err
+	}
+	given, err := s.drawn(ctx, tx, l, grants, draws, max(0, provider)+max(0, commission))
+	if err != nil {
+		return err
+	}
+	batch, err := s.chargeTransfers(ctx, tx, a, l, provider, commission, at, chargeCodes{CodeCharge, CodeCorrection}, given)
+	if err != nil {
+		return err
 	}
 	if err := s.cfg.Ledger.Post(ctx, tx, batch...); err != nil {
-		return fmt.Errorf("charge lease %s: %w", l.id, err)
+		return err
 	}
 	// The sign of life that was relied on must survive a restart, or what is due
 	// would fall under what is posted.
@@ -125,35 +160,53 @@ func shareOf(due, posted money.Amount, commissionBasisPoints int64) (provider, c
 	return p1 - p0, c1 - c0, err
 }
 
-// chargeTransfers moves provider and commission out of the renter's wallet, then
-// its hold, then into debt; or, where they are negative, back to the wallet.
-func (s *Service) chargeTransfers(ctx context.Context, tx *store.Tx, a *accountRow, l *leaseRow, provider, commission money.Amount, at time.Time, codes chargeCodes) ([]ledger.Transfer, error) {
+// chargeTransfers moves provider and commission out of what grants have given for
+// it, then the renter's wallet, then its hold, then into debt; or, where they are
+// negative, back to the grants that have paid for the lease, and then to the wallet.
+func (s *Service) chargeTransfers(ctx context.Context, tx *store.Tx, a *accountRow, l *leaseRow, provider, commission money.Amount, at time.Time, codes chargeCodes, given money.Amount) ([]ledger.Transfer, error) {
 	wallet, hold, _, err := s.funds(ctx, tx, a.id, a.currency)
 	if err != nil {
 		return nil, err
 	}
-	var owed []leg
-	var batch []ledger.Transfer
+	var owed, back []leg
+	var less money.Amount
 	for _, to := range []leg{{ledger.Payable(l.providerID), provider}, {ledger.Commission, commission}} {
 		if to.amount > 0 {
 			owed = append(owed, to)
 		}
 		if to.amount < 0 {
-			batch = append(batch, s.transfer(a, to.path, ledger.Wallet(a.id), -to.amount, codes.back, l.id, at))
+			back = append(back, leg{to.path, -to.amount})
+			less -= to.amount
 		}
 	}
-	sources := []leg{{ledger.Wallet(a.id), wallet}, {ledger.Hold(a.id), hold}, {ledger.Receivable(a.id), 1<<62 - 1}}
-	for _, to := range owed {
-		for i := range sources {
-			part := min(to.amount, sources[i].amount)
-			if part <= 0 {
-				continue
+	var batch []ledger.Transfer
+	spread := func(from, to []leg, code string) {
+		for i := range from {
+			for j := range to {
+				part := min(from[i].amount, to[j].amount)
+				if part <= 0 {
+					continue
+				}
+				batch = append(batch, s.transfer(a, from[i].path, to[j].path, part, code, l.id, at))
+				from[i].amount -= part
+				to[j].amount -= part
 			}
-			batch = append(batch, s.transfer(a, sources[i].path, to.path, part, codes.out, l.id, at))
-			sources[i].amount -= part
-			to.amount -= part
 		}
 	}
+	const all = 1<<62 - 1
+	if less > 0 {
+		var live, lost money.Amount
+		if codes.back == CodeCorrection { // months are paid from the wallet
+			if live, lost, err = s.undrawn(ctx, tx, l, less); err != nil {
+				return nil, err
+			}
+		}
+		spread(back, []leg{{ledger.Grant(a.id), live + lost}, {ledger.Wallet(a.id), all}}, codes.back)
+		if lost > 0 {
+			batch = append(batch, s.transfer(a, ledger.Grant(a.id), ledger.Promotions, lost, CodeGrantExpired, l.id, at))
+		}
+	}
+	spread([]leg{{ledger.Grant(a.id), given}, {ledger.Wallet(a.id), wallet}, {ledger.Hold(a.id), hold}, {ledger.Receivable(a.id), all}}, owed, codes.out)
 	return batch, nil
 }
 

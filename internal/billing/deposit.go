@@ -21,8 +21,9 @@ type Balance struct {
 	Currency    money.Currency
 	Settled     money.Amount // all that was paid in, less all that was posted; negative: debt
 	Held        money.Amount // part of Settled that is set aside for running leases
-	UnbilledDue money.Amount // used and not posted yet
-	Available   money.Amount // what a new lease can be begun with
+	UnbilledDue money.Amount // used and not posted yet, and not paid by grants
+	Available   money.Amount // what a new lease can be begun with, beside grants
+	Granted     money.Amount // left of grants that pay for compute, for use now
 }
 
 // Deposit credits an account with money that an operator has received. The same
@@ -118,6 +119,16 @@ func (s *Service) balance(ctx context.Context, tx *store.Tx, accountID string, c
 			return Balance{}, fmt.Errorf("balance of %s: %w", accountID, err)
 		}
 	}
+	grants, err := s.usableGrants(ctx, tx, accountID)
+	if err != nil {
+		return Balance{}, err
+	}
+	covered, err := s.coveredNow(grants, leases, now)
+	if err != nil {
+		return Balance{}, err
+	}
+	b.UnbilledDue -= covered
+	b.Granted = max(0, granted(grants, now)-covered)
 	b.Available = b.Settled - b.Held - b.UnbilledDue
 	return b, nil
 }

@@ -67,7 +67,7 @@ func (s *Service) Charges(ctx context.Context, accountID, leaseID, before string
 func (s *Service) Transfers(ctx context.Context, accountID, before string, limit int) ([]ledger.Transfer, error) {
 	var out []ledger.Transfer
 	err := s.cfg.DB.View(ctx, func(ctx context.Context, tx *store.Tx) (err error) {
-		out, err = s.cfg.Ledger.Transfers(ctx, tx, before, limit, ledger.Wallet(accountID), ledger.Hold(accountID), ledger.Receivable(accountID))
+		out, err = s.cfg.Ledger.Transfers(ctx, tx, before, limit, ledger.Wallet(accountID), ledger.Hold(accountID), ledger.Receivable(accountID), ledger.Grant(accountID))
 		return err
 	})
 	return out, err

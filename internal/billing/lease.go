@@ -78,16 +78,24 @@ func (s *Service) BeginLease(ctx context.Context, tx *store.Tx, t Terms) error {
 			if err != nil {
 				return fmt.Errorf("begin lease %s: %w", t.LeaseID, err)
 			}
+			if t.SpendingCap > 0 && t.SpendingCap < price {
+				return fault.New(fault.Invalid, "spending_cap_invalid", "a spending cap of %s is less than the %s that the months cost at once; raise it, or leave it out", t.SpendingCap.Display(), price.Display()).At("body.spending_cap")
+			}
 			if b.Available-price < hold {
 				return fault.New(fault.Payment, "insufficient_balance",
 					"this needs %s %s for %d months in advance and %s set aside for the rest, and %s is available; add money to the account",
 					price.Display(), currency, p.TermMonths, hold.Display(), b.Available.Display())
 			}
 		}
-		if b.Available < hold {
+		holds, err := s.holds(ctx, tx, t.AccountID)
+		if err != nil {
+			return err
+		}
+		// What grants stand for is not set aside, so the holds of others count again.
+		if b.Available < hold && b.Available+b.Granted < hold+max(0, holds-b.Held) {
 			return fault.New(fault.Payment, "insufficient_balance",
 				"this needs %s %s set aside (one hour, or the minimum charge, all-in) and %s %s is available; add money to the account",
-				hold.Display(), currency, b.Available.Display(), currency)
+				hold.Display(), currency, (b.Available + b.Granted).Display(), currency)
 		}
 	}
 	quote, err := json.Marshal(t.Quote)
@@ -150,10 +158,10 @@ func (s *Service) CheckFunds(ctx context.Context, tx *store.Tx, leaseID string) 
 		return err
 	}
 	// b.Held may have been drawn down; what is missing of it must be there too.
-	if missing := want - b.Held; b.Available < missing || b.Available < 0 {
+	if missing := want - b.Held; b.Available+b.Granted < missing || b.Available+b.Granted < 0 {
 		return fault.New(fault.Payment, "insufficient_balance",
 			"starting lease %s needs %s %s set aside and %s %s is missing; add money to the account",
-			l.id, l.hold.Display(), a.currency, (missing - b.Available).Display(), a.currency)
+			l.id, l.hold.Display(), a.currency, (missing - b.Available - b.Granted).Display(), a.currency)
 	}
 	return nil
 }
@@ -229,7 +237,7 @@ func (s *Service) StopStorage(ctx context.Context, tx *store.Tx, leaseID string,
 }
 
 func (s *Service) start(ctx context.Context, tx *store.Tx, leaseID string, m pricing.Meter, at time.Time, resumes bool) error {
-	_, l, err := s.lockOne(ctx, tx, leaseID)
+	a, l, err := s.lockOne(ctx, tx, leaseID)
 	if err != nil {
 		return err
 	}
@@ -257,6 +265,11 @@ func (s *Service) start(ctx context.Context, tx *store.Tx, leaseID string, m pri
 		return fmt.Errorf("start %s of lease %s: %w", m, leaseID, err)
 	}
 	s.started(l)
+	if m == pricing.Compute {
+		if err := s.firstUse(ctx, tx, a.id, start); err != nil {
+			return err
+		}
+	}
 	if m == pricing.Compute && l.overForGood() {
 		l.intervals = append(l.intervals, interval{meter: m, number: number, start: start})
 		return s.limit(ctx, tx, l, start, ReasonTermOver)

@@ -217,7 +217,7 @@ func (s *Service) prepay(ctx context.Context, tx *store.Tx, a *accountRow, l *le
 	if err != nil {
 		return fmt.Errorf("prepay lease %s: %w", l.id, err)
 	}
-	batch, err := s.chargeTransfers(ctx, tx, a, l, provider, commission, at, chargeCodes{CodePrepayment, CodeUnusedPaid})
+	batch, err := s.chargeTransfers(ctx, tx, a, l, provider, commission, at, chargeCodes{CodePrepayment, CodeUnusedPaid}, 0)
 	if err != nil {
 		return fmt.Errorf("prepay lease %s: %w", l.id, err)
 	}
@@ -303,7 +303,12 @@ func (s *Service) available(ctx context.Context, tx *store.Tx, a *accountRow, le
 		}
 		left -= due - l.posted.total()
 	}
-	return left, nil
+	grants, err := s.usableGrants(ctx, tx, a.id)
+	if err != nil {
+		return 0, err
+	}
+	covered, err := s.coveredNow(grants, leases, now)
+	return left + covered, err
 }
 
 // lapse ends the months of a lease where the paid term ends.

@@ -68,9 +68,9 @@ func (o *outlook) life() time.Duration {
 // settled in sum. Money is followed from the moment good returns for the account,
 // and a spending cap from the one for its lease: what was covered up to there is
 // not judged again. A lease named starting is taken to start running now. If there
-// is something to spare after reach, until stays zero; with a reach of 0 it is
-// computed in any case.
-func lookAhead(accountID string, leases []*leaseRow, settled money.Amount, now time.Time, good func(id string) time.Time, starting string, reach time.Duration) (outlook, error) {
+// is something to spare after reach, grants left out, until stays zero; with a
+// reach of 0 it is computed in any case.
+func lookAhead(accountID string, leases []*leaseRow, grants []*Grant, settled money.Amount, now time.Time, good func(id string) time.Time, starting string, reach time.Duration) (outlook, error) {
 	o := outlook{at: now, settled: settled, caps: map[string]time.Time{}, limits: map[string]time.Time{}, runs: map[string]bool{}, terms: map[string]time.Time{}}
 	startOf := func(l *leaseRow) time.Time {
 		if l.id == starting {
@@ -117,7 +117,10 @@ func lookAhead(accountID string, leases []*leaseRow, settled money.Amount, now t
 				return 0, err
 			}
 		}
-		return total, nil
+		covered, err := coverage(grants, leases, at, now, func(l *leaseRow, at time.Time) (map[pricing.Meter]money.Amount, error) {
+			return l.rated(projected(l, at, startOf(l)))
+		})
+		return total - covered, err
 	}
 	dueNow, err := due(now)
 	if err != nil {
@@ -221,7 +224,11 @@ func (s *Service) lookAt(ctx context.Context, tx *store.Tx, accountID string, cu
 	if err != nil {
 		return outlook{}, err
 	}
-	o, err := lookAhead(accountID, leases, wallet+hold+debt, now, s.goodAt, "", s.reach())
+	grants, err := s.usableGrants(ctx, tx, accountID)
+	if err != nil {
+		return outlook{}, err
+	}
+	o, err := lookAhead(accountID, leases, grants, wallet+hold+debt, now, s.goodAt, "", s.reach())
 	if err != nil {
 		return outlook{}, fmt.Errorf("outlook of %s: %w", accountID, err)
 	}
@@ -280,7 +287,11 @@ func (s *Service) Runway(ctx context.Context, accountID string, now time.Time) (
 		if err != nil {
 			return err
 		}
-		o, err = lookAhead(accountID, leases, wallet+hold+debt, now, s.goodAt, "", 0)
+		grants, err := s.usableGrants(ctx, tx, accountID)
+		if err != nil {
+			return err
+		}
+		o, err = lookAhead(accountID, leases, grants, wallet+hold+debt, now, s.goodAt, "", 0)
 		return err
 	})
 	if err != nil {
@@ -332,7 +343,11 @@ func (s *Service) PaidFor(ctx context.Context, leaseID string, now time.Time) (t
 			if err != nil {
 				return err
 			}
-			o, err = lookAhead(l.accountID, leases, wallet+hold+debt, now, s.goodAt, leaseID, 0)
+			grants, err := s.usableGrants(ctx, tx, l.accountID)
+			if err != nil {
+				return err
+			}
+			o, err = lookAhead(l.accountID, leases, grants, wallet+hold+debt, now, s.goodAt, leaseID, 0)
 			return err
 		})
 		if err != nil {

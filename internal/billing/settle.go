@@ -49,6 +49,11 @@ func (s *Service) Settle(ctx context.Context, now time.Time) (err error) {
 	if err != nil {
 		return err
 	}
+	over, err := s.accountsWithGrantsOver(ctx, now)
+	if err != nil {
+		return err
+	}
+	accounts = slices.Compact(slices.Sorted(slices.Values(append(accounts, over...))))
 	span.SetAttributes(attribute.Int("suanli.accounts", len(accounts)))
 	var failed []error
 	known := map[string]bool{}
@@ -111,6 +116,9 @@ func (s *Service) settleAccount(ctx context.Context, accountID string, now time.
 			if err := s.charge(ctx, tx, a, l, now); err != nil {
 				return err
 			}
+		}
+		if err := s.expire(ctx, tx, a, now); err != nil {
+			return err
 		}
 		known[accountID] = true
 		s.changed(accountID)

@@ -165,7 +165,9 @@ func (s *Service) verifyPayments(ctx context.Context, tx *store.Tx, r *Report) e
 		paths             func(id string) []string
 		sign              money.Amount
 	}{
-		{"account_id", "amount", "paid", func(id string) []string { return []string{ledger.Wallet(id), ledger.Hold(id), ledger.Receivable(id)} }, -1},
+		{"account_id", "amount", "paid", func(id string) []string {
+			return []string{ledger.Grant(id), ledger.Wallet(id), ledger.Hold(id), ledger.Receivable(id)}
+		}, -1},
 		{"provider_id", "provider", "earned", func(id string) []string { return []string{ledger.Payable(id)} }, 1},
 	} {
 		rows, err := tx.Query(ctx, `SELECT `+side.column+`, currency, CAST(SUM(`+side.sum+`) AS BIGINT) FROM billing_charges GROUP BY `+side.column+`, currency ORDER BY `+side.column)

@@ -48,6 +48,8 @@ var chinese = map[string]string{
 	"host_penalties":              "主机在某租约的一个月内故障达到若干秒时，扣除其所得的比例：秒数=比例，例如 3600=5%,86400=20%；留空则不扣除。",
 	"host_clawback":               "故障主机是否承担退还给租用者的金额中属于它的部分。",
 	"trusted_proxies":             "listen 前方代理的地址或网段（CIDR），用逗号分隔，例如 127.0.0.1 或 10.0.0.0/8。请求的来源以其 X-Forwarded-For 为准，且这些代理的连接数不受单地址上限约束。",
+	"monthly_terms":               "可预付的包月周期（1、3、6、12 个月）及各自的折扣；留空表示不提供包月。",
+	"monthly_hours":               "一个月的包月价相当于多少小时的按量价，周期折扣另计。",
 }
 
 // chineseNotes has the Simplified Chinese of each note, by its English.
@@ -68,6 +70,7 @@ var chineseNotes = map[string]string{
 	"tls_cert and tls_key: give both or neither":                  "tls_cert 和 tls_key：要么都给出，要么都不给出",
 	"%s and %s are both %s":                                       "%s 和 %s 都是 %s",
 	"simulate is set, and allow_simulated is not: this cloud would refuse its own agent; set allow_simulated too, or leave simulate out": "设置了 simulate 而没有设置 allow_simulated：此云会拒绝自己的 agent；请同时设置 allow_simulated，或不设置 simulate",
+	"want terms of 1, 3, 6 or 12 months in rising order, each taking off no less than the one before, such as 1=0%% 3=5%% 12=15%%":       "应为按升序排列的 1、3、6 或 12 个月，较长周期的折扣不低于较短周期，例如 1=0%% 3=5%% 12=15%%",
 	"must not be empty":                                        "不能为空",
 	"want HOST:PORT":                                           "应为 HOST:PORT",
 	"the port must be 0 to 65535":                              "端口应为 0 到 65535",

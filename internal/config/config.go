@@ -14,6 +14,7 @@ import (
 	"github.com/goccy/go-yaml"
 
 	"suanli.dev/internal/money"
+	"suanli.dev/internal/pricing"
 )
 
 // Config is the configuration of a cloud or of one part of it.
@@ -58,8 +59,10 @@ type Config struct {
 	SLACredits            []Step // from an availability down: millionths, basis points of the charge
 	HostPenalties         []Step // from so long at fault on: seconds, basis points of the share
 	HostClawback          bool
-	StoragePrice          money.Rate // per GiB-month
-	EgressPrice           money.Rate // per GB
+	StoragePrice          money.Rate             // per GiB-month
+	EgressPrice           money.Rate             // per GB
+	MonthlyTerms          []pricing.TermDiscount // that months in advance are sold in; empty: none
+	MonthlyHours          int64                  // that a month in advance costs
 	CatalogDir            string
 	TaxTable              string // path of a CSV file; see pricing.ParseTaxTable
 	TaxJurisdiction       string
@@ -274,6 +277,14 @@ func settings() []Setting {
 		text("tax_table", "", "CSV file with the taxes that invoices have, with the columns jurisdiction, name, rate, mode, from and until; empty: no taxes.", func(c *Config) *string { return &c.TaxTable }),
 		text("tax_jurisdiction", "", "Jurisdiction of accounts whose billing profile names none, as in tax_table.", func(c *Config) *string { return &c.TaxJurisdiction }),
 		text("invoice_issuer", "", "Who issues invoices: name, address and tax number, as printed on them.", func(c *Config) *string { return &c.InvoiceIssuer }),
+		{Key: "monthly_terms", Default: "1=0% 3=5% 6=10% 12=15%", Doc: "Terms in months (1, 3, 6, 12) that can be bought in advance, with what each takes off; empty: none.",
+			parse: func(c *Config, v string) (err error) {
+				if c.MonthlyTerms, err = pricing.ParseTerms(v); err != nil {
+					return note("want terms of 1, 3, 6 or 12 months in rising order, each taking off no less than the one before, such as 1=0%% 3=5%% 12=15%%")
+				}
+				return nil
+			}, show: func(c *Config) string { return pricing.FormatTerms(c.MonthlyTerms) }},
+		number("monthly_hours", "730", "Hours on demand that a month in advance costs, before what its term takes off.", 1, 744, func(c *Config) *int64 { return &c.MonthlyHours }),
 		text("catalog_dir", "", "Folder with the operator's own templates and regions.", func(c *Config) *string { return &c.CatalogDir }, optional(folder)),
 		text("who_may_host", "anyone", "Who may let hosts join: anyone (owners and admins of every account) or operator. Whoever has root on a host can read what runs there.", func(c *Config) *string { return &c.WhoMayHost }, oneOf("anyone", "operator")),
 		text("admin_email", "admin@localhost", "E-mail address of the first operator, made when the database is empty. The password is written to data_dir/admin-password.", func(c *Config) *string { return &c.AdminEmail }, filled),

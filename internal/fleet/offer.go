@@ -314,3 +314,17 @@ func checkDisk(diskGiB int64) (int64, error) {
 	}
 	return diskGiB, nil
 }
+
+// ComputeRate returns what an hour of a bundle of GPUs of a host costs now, also of
+// GPUs that are taken. Bundles without GPUs have shares of a host that no price of
+// their own says; asking for one is a Conflict fault "no_price".
+func (s *Service) ComputeRate(_ context.Context, hostID, gpuModel string, gpuCount int) (money.Rate, error) {
+	r := s.record(hostID)
+	if r == nil {
+		return 0, noHost(hostID)
+	}
+	if gpuModel == "" || gpuCount < 1 || gpuCount > maxGPUs {
+		return 0, fault.New(fault.Conflict, "no_price", "only bundles with GPUs have a price of today")
+	}
+	return s.terms(r.Listing).gpu(gpuModel) * money.Rate(gpuCount), nil
+}

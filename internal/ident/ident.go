@@ -34,6 +34,7 @@ const (
 	Lease    Kind = "ls"
 	Usage    Kind = "ur"
 	Charge   Kind = "ch"
+	Grant    Kind = "gr"
 	Transfer Kind = "tr"
 	Invoice  Kind = "in"
 	Request  Kind = "rq"

@@ -31,15 +31,27 @@ func (s *Service) Price(ctx context.Context, p account.Principal, r QuoteRequest
 	if r.Plan == "" {
 		r.Plan = pricing.OnDemand
 	}
-	if r.Plan != pricing.OnDemand {
-		return nil, invalid("body.plan", "unknown_plan", "there is no plan %q; this cloud has on_demand", r.Plan)
+	if err := s.checkPlan(&r); err != nil {
+		return nil, err
 	}
 	offer, err := s.priceable(ctx, &r, timeZone)
 	if err != nil {
 		return nil, err
 	}
 	now := s.Clock()
-	price, err := pricing.NewQuote(tariff(offer), r.pricing(offer, timeZone), now)
+	ask := r.pricing(offer, timeZone)
+	if r.Plan == pricing.Monthly {
+		m, err := s.market(offer)
+		if err != nil {
+			return nil, unpriceable(err)
+		}
+		p, err := pricing.NewPrepaid(now, timeZone, *m.PerMonth, r.TermMonths, m.Terms, r.Renews)
+		if err != nil {
+			return nil, unpriceable(err)
+		}
+		ask.Prepaid = &p
+	}
+	price, err := pricing.NewQuote(tariff(offer), ask, now)
 	if err != nil {
 		return nil, unpriceable(err)
 	}
@@ -158,7 +170,7 @@ func (s *Service) take(ctx context.Context, tx *store.Tx, p account.Principal, q
 			return err
 		}
 		l.GPUs, l.ProviderID, l.Simulated, l.Bundle.DirectPorts = a.GPUs, a.ProviderID, a.Simulated, a.DirectPorts
-		if err := s.Money.BeginLease(ctx, tx, billing.Terms{LeaseID: l.ID, AccountID: l.AccountID, ProviderID: l.ProviderID, Quote: l.Price, Simulated: l.Simulated, SpendingCap: l.SpendingCap}); err != nil {
+		if err := s.Money.BeginLease(ctx, tx, billing.Terms{LeaseID: l.ID, AccountID: l.AccountID, ProviderID: l.ProviderID, Quote: l.Price, Simulated: l.Simulated, SpendingCap: l.SpendingCap, OnLapse: q.Request.OnLapse}); err != nil {
 			return err
 		}
 		// After BeginLease, which has locked the account: of two that are accepted

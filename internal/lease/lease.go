@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"time"
 
+	"suanli.dev/internal/billing"
 	"suanli.dev/internal/fleet"
 	"suanli.dev/internal/money"
 	"suanli.dev/internal/pricing"
@@ -103,12 +104,17 @@ type Quote struct {
 // QuoteRequest is what is to be priced.
 type QuoteRequest struct {
 	OfferID     string        `json:"offer_id"`
-	Plan        string        `json:"plan"` // "on_demand"
+	Plan        string        `json:"plan"` // "on_demand" or "monthly"
 	Template    string        `json:"template"`
 	Image       string        `json:"image"`        // replaces the template's
 	DiskGiB     int64         `json:"disk_gib"`     // 0: the template's
 	RunFor      time.Duration `json:"run_for_ns"`   // 0: no estimate for a stated run time
 	EgressBytes int64         `json:"egress_bytes"` // estimate for that run
+
+	// Of the plan monthly.
+	TermMonths int           `json:"term_months,omitempty"` // 0: 1
+	Renews     bool          `json:"renews,omitempty"`
+	OnLapse    billing.Lapse `json:"on_lapse,omitempty"` // empty: stop
 }
 
 // Create is the acceptance of a quote.

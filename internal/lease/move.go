@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"suanli.dev/internal/account"
+	"suanli.dev/internal/billing"
 	"suanli.dev/internal/fault"
 	"suanli.dev/internal/ident"
 	"suanli.dev/internal/pricing"
@@ -156,6 +157,11 @@ func (s *Service) effects(ctx context.Context, tx *store.Tx, l *Lease, from Stat
 			return err
 		}
 		l.RunningSince = time.Time{}
+		if st.event == AbandonHost || st.event == LoseInstance {
+			if err := s.Money.EndTerm(ctx, tx, l.ID, st.at, billing.TermHostLost); err != nil {
+				return err
+			}
+		}
 		if st.code == "unpaid" {
 			if err := s.explainUnpaid(ctx, tx, l); err != nil {
 				return err
@@ -189,6 +195,12 @@ func (s *Service) effects(ctx context.Context, tx *store.Tx, l *Lease, from Stat
 		if err := s.Money.LimitCompute(ctx, tx, l.ID, asked.Add(chargedAfterRequest)); err != nil {
 			return err
 		}
+		if st.event == RequestEnd {
+			// What its months give back is by this moment, not by when the host is done.
+			if err := s.Money.EndTerm(ctx, tx, l.ID, now, billing.TermGivenUp); err != nil {
+				return err
+			}
+		}
 	case RequestRestart:
 		l.Generation++
 		// From its last sign of life on the old run is not charged: it may be gone.
@@ -215,6 +227,9 @@ func (s *Service) effects(ctx context.Context, tx *store.Tx, l *Lease, from Stat
 	}
 	switch l.State {
 	case Stopped, Interrupted:
+		if keeps, err := s.keepsCompute(ctx, tx, l); err != nil || keeps {
+			return err
+		}
 		l.GPUs = nil
 		return s.Capacity.ReleaseCompute(ctx, tx, l.ID)
 	case Ending:
@@ -242,11 +257,17 @@ func (s *Service) explainUnpaid(ctx context.Context, tx *store.Tx, l *Lease) err
 	if err != nil || reason == "" {
 		return err
 	}
-	l.Code, l.Message = string(reason), exhausted
+	l.Code, l.Message = string(reason), exhausted(string(reason))
 	return nil
 }
 
-const exhausted = "stopped: the balance or the spending cap is used up"
+// exhausted says why a lease was stopped that is no longer paid for.
+func exhausted(reason string) string {
+	if reason == string(billing.ReasonTermOver) {
+		return "stopped: the months that were paid in advance are over"
+	}
+	return "stopped: the balance or the spending cap is used up"
+}
 
 // close gives everything back: nothing of the lease is left on its host.
 func (s *Service) close(ctx context.Context, tx *store.Tx, l *Lease, at time.Time) error {
@@ -345,10 +366,10 @@ func (s *Service) request(ctx context.Context, p account.Principal, id string, s
 	return moved, err
 }
 
-// Exhaust stops a lease whose money ran out: reason is "unpaid" or
-// "spending_cap". With remove, the disk goes too: its grace is over.
+// Exhaust stops a lease whose money ran out: reason is "balance",
+// "spending_cap" or "term_over". With remove, the disk goes too: its grace is over.
 func (s *Service) Exhaust(ctx context.Context, leaseID, reason string, remove bool) error {
-	st := step{event: RequestStop, code: reason, message: exhausted}
+	st := step{event: RequestStop, code: reason, message: exhausted(reason)}
 	if remove {
 		st = step{event: RequestEnd, code: reason, message: "ended: the disk was kept unpaid for the whole grace period"}
 	}

@@ -26,6 +26,7 @@ type tracked struct {
 	since          time.Time // when this process began to look after it
 	egress         int64     // bytes that were last put on the bill while it ran
 	counted        time.Time // when
+	released       int64     // version at which a stopped lease is known to keep no compute
 }
 
 // track keeps l as the present view of the lease, or forgets it when it is done.
@@ -147,6 +148,7 @@ func (s *Service) Run(ctx context.Context) error {
 			s.sweepQuotes(ctx)
 		case <-catchUp.C:
 			s.catchUp(ctx)
+			s.releaseLapsed(ctx)
 		}
 	}
 }

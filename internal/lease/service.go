@@ -16,6 +16,8 @@ import (
 	"suanli.dev/internal/fault"
 	"suanli.dev/internal/fleet"
 	"suanli.dev/internal/ident"
+	"suanli.dev/internal/money"
+	"suanli.dev/internal/pricing"
 	"suanli.dev/internal/protocol"
 	"suanli.dev/internal/store"
 )
@@ -26,6 +28,7 @@ var migrations embed.FS
 // Capacity is what lease needs of fleet.
 type Capacity interface {
 	Offer(ctx context.Context, offerID string, diskGiB int64, timeZone string) (fleet.Offer, error)
+	ComputeRate(ctx context.Context, hostID, gpuModel string, gpuCount int) (money.Rate, error)
 	Reserve(ctx context.Context, tx *store.Tx, r fleet.Reservation) (fleet.Allocation, error)
 	ReserveCompute(ctx context.Context, tx *store.Tx, leaseID string) (fleet.Allocation, error)
 	ReleaseCompute(ctx context.Context, tx *store.Tx, leaseID string) error
@@ -48,6 +51,13 @@ type Money interface {
 	RecordEgress(ctx context.Context, tx *store.Tx, leaseID string, totalBytes int64, at time.Time) error
 	CheckFunds(ctx context.Context, tx *store.Tx, leaseID string) error
 	EndLease(ctx context.Context, tx *store.Tx, leaseID string, at time.Time) error
+	// EndTerm ends months in advance, HoldsTerm says whether there are any in force.
+	EndTerm(ctx context.Context, tx *store.Tx, leaseID string, at time.Time, code string) error
+	HoldsTerm(ctx context.Context, tx *store.Tx, leaseID string, at time.Time) (bool, error)
+	Months(ctx context.Context, leaseID string) (billing.Months, error)
+	SetMonths(ctx context.Context, p account.Principal, leaseID string, c billing.MonthsChange) (billing.Months, error)
+	PreviewReprice(ctx context.Context, leaseID string, perMonth money.Amount, basisPoints int64) (pricing.Proration, error)
+	RepriceMonths(ctx context.Context, p account.Principal, leaseID string, perMonth money.Amount, basisPoints int64, agreed money.Amount) (billing.Months, error)
 	ConfirmAlive(leaseIDs []string, at time.Time)
 	PaidFor(ctx context.Context, leaseID string, now time.Time) (time.Duration, error)
 	// LimitOf returns what ended the payment of the last run, or nothing.
@@ -79,6 +89,7 @@ type Config struct {
 	InnerRegistries []string
 	Tick            time.Duration // of the reconciler; 1 s
 	QuoteValid      time.Duration // how long a quote may be accepted; 15 min
+	Monthly         MonthlyTerms  // how months in advance are sold
 	DefaultIdle     IdleStop      // of leases whose renter and template say nothing
 	Log             *slog.Logger
 }

@@ -175,6 +175,7 @@ func (w *world) replica() *Service {
 		w.t.Fatal(err)
 	}
 	s, err := New(Config{DB: w.db, Clock: w.clock, Catalog: w.facts, Capacity: w.fleet, Money: w.billing, Tenants: w.accounts, Vault: vault,
+		Monthly: MonthlyTerms{Hours: 730, Discounts: []pricing.TermDiscount{{Months: 1}, {Months: 3, BasisPoints: 500}}},
 		Command: func(ctx context.Context, hostID string, c protocol.Command) (protocol.CommandResult, error) {
 			return w.host(hostID).command(ctx, c)
 		}})
@@ -394,7 +395,7 @@ func (w *world) bill(id string) billing.Bill {
 func (w *world) charged(id string) (used, counted time.Duration) {
 	w.t.Helper()
 	for _, line := range w.bill(id).Lines {
-		if line.Meter == pricing.Compute {
+		if line.Meter == pricing.Compute && line.Unit == "s" {
 			used += time.Duration(line.Used) * time.Second
 			counted += time.Duration(line.Charged) * time.Second
 		}

@@ -26,6 +26,7 @@ const (
 	Deposits   = "platform/deposits"   // where prepaid money comes from; negative by all that was paid in
 	Commission = "platform/commission" // the platform's part of charges
 	Rounding   = "platform/rounding"   // what invoices' totals are more than their lines, to the minor unit
+	Promotions = "platform/promotions" // where grants come from, and what is lost of them goes back to
 )
 
 // Tax is what is collected for a jurisdiction and not paid to it.
@@ -37,6 +38,9 @@ func Wallet(accountID string) string { return "account/" + accountID + "/wallet"
 // Hold is what is set aside from a renter's wallet for running leases. It is guarded.
 func Hold(accountID string) string { return "account/" + accountID + "/hold" }
 
+// Grant is what a renter was given for use and has not used. It is guarded.
+func Grant(accountID string) string { return "account/" + accountID + "/grant" }
+
 // Receivable is what a renter owes beyond the wallet: negative or zero.
 func Receivable(accountID string) string { return "account/" + accountID + "/receivable" }
 
@@ -45,7 +49,7 @@ func Payable(providerID string) string { return "provider/" + providerID + "/pay
 
 // Guarded reports whether the account at path may never be negative.
 func Guarded(path string) bool {
-	return strings.HasPrefix(path, "account/") && (strings.HasSuffix(path, "/wallet") || strings.HasSuffix(path, "/hold"))
+	return strings.HasPrefix(path, "account/") && (strings.HasSuffix(path, "/wallet") || strings.HasSuffix(path, "/hold") || strings.HasSuffix(path, "/grant"))
 }
 
 // Transfer moves Amount from Debit to Credit.

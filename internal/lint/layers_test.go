@@ -49,7 +49,7 @@ var layers = map[string]rule{
 	"internal/pricing/auction": {layer: core, only: []string{"internal/money"}},
 	"internal/sim":             {layer: core, only: []string{"internal/money", "internal/pricing", "internal/pricing/auction", "internal/placement"}},
 	"internal/pdf":             {layer: core, only: nothing},
-	"internal/config":          {layer: core, only: []string{"internal/money"}},
+	"internal/config":          {layer: core, only: []string{"internal/money", "internal/pricing"}},
 	"internal/store":           {layer: core},
 	"internal/bus":             {layer: core, never: []string{"internal/store", "internal/money"}},
 	"internal/ledger":          {layer: core, only: []string{"internal/store", "internal/money", "internal/ident", "internal/fault"}},

@@ -3,6 +3,8 @@ package pricing
 import (
 	"fmt"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"suanli.dev/internal/money"
@@ -32,6 +34,40 @@ func checkTerms(table []TermDiscount) error {
 		}
 	}
 	return nil
+}
+
+// ParseTerms reads discounts by term, such as "1=0% 3=5% 12=15%". Without any there
+// are no months to be had.
+func ParseTerms(s string) ([]TermDiscount, error) {
+	var table []TermDiscount
+	for _, field := range strings.Fields(s) {
+		months, share, ok := strings.Cut(field, "=")
+		n, err := strconv.Atoi(months)
+		if !ok || err != nil || !slices.Contains(Terms[:], n) {
+			return nil, fmt.Errorf("term %q: want 1, 3, 6 or 12 months and what they take off, such as 3=5%%", field)
+		}
+		ppm, err := ParsePercent(share)
+		if err != nil {
+			return nil, err
+		}
+		if ppm%100 != 0 {
+			return nil, fmt.Errorf("term %q: want at most two decimals", field)
+		}
+		table = append(table, TermDiscount{n, ppm / 100})
+	}
+	return table, checkTerms(table)
+}
+
+// FormatTerms writes discounts by term as ParseTerms reads them.
+func FormatTerms(table []TermDiscount) string {
+	var b strings.Builder
+	for i, d := range table {
+		if i > 0 {
+			b.WriteByte(' ')
+		}
+		fmt.Fprintf(&b, "%d=%s", d.Months, percent(d.BasisPoints*100))
+	}
+	return b.String()
 }
 
 // discountFor returns what a term takes off: that of the longest listed term that

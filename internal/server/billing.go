@@ -67,6 +67,7 @@ func (a *API) registerBilling() {
 		}
 		return &body[api.Transfer]{transferJSON(t)}, nil
 	})
+	a.registerGrants()
 	register(a, operation{
 		ID: "verifyLedger", Method: http.MethodGet, Path: "/v1/operator/ledger/verify", Summary: "Prove every balance, charge and invoice from use, quotes and postings", Tag: tagBilling, Action: account.Operate,
 	}, a.verifyLedger)
@@ -83,7 +84,7 @@ func (a *API) getBalance(ctx context.Context, p account.Principal, _ *none) (*bo
 		return nil, err
 	}
 	return &body[api.Balance]{api.Balance{
-		Currency: string(b.Currency), Settled: b.Settled, Held: b.Held, UnbilledDue: b.UnbilledDue, Available: b.Available,
+		Currency: string(b.Currency), Settled: b.Settled, Held: b.Held, UnbilledDue: b.UnbilledDue, Available: b.Available, Granted: b.Granted,
 		BurnPerHour: r.BurnPerHour, RunsOutAt: optional(r.Until),
 	}}, nil
 }
@@ -134,7 +135,7 @@ func billJSON(b billing.Bill) api.Bill {
 	}
 	for _, l := range b.Lines {
 		out.Lines = append(out.Lines, api.BillLine{
-			Meter: string(l.Meter), Start: optional(l.Start), End: optional(l.End), Open: l.Open, Used: l.Used, Charged: l.Charged, Unit: l.Unit,
+			Kind: string(l.Kind), Meter: string(l.Meter), Start: optional(l.Start), End: optional(l.End), Open: l.Open, Used: l.Used, Charged: l.Charged, Unit: l.Unit,
 			Rate: l.Rate, RateUnit: l.RateUnit, Amount: l.Amount, Words: l.Words,
 		})
 	}

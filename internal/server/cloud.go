@@ -200,7 +200,7 @@ func (c *Cloud) openServices(ctx context.Context, secret []byte) error {
 			}
 		},
 		OnWarning: func(ctx context.Context, accountID string, w billing.Warning) {
-			log.WarnContext(ctx, "an account's money runs out", "account", accountID, "kind", w.Kind, "until", w.Until, "left", w.Left)
+			log.WarnContext(ctx, "an account's money runs out", "account", accountID, "kind", w.Kind, "lease", w.LeaseID, "until", w.Until, "left", w.Left)
 		},
 	})
 	if err != nil {
@@ -208,6 +208,7 @@ func (c *Cloud) openServices(ctx context.Context, secret []byte) error {
 	}
 	c.Leases, err = lease.New(lease.Config{
 		DB: c.DB, Clock: c.clock, Catalog: cat, Capacity: c.Fleet, Money: c.Billing, Tenants: c.Accounts, Vault: vault, Command: c.command,
+		Monthly:     lease.MonthlyTerms{Hours: cfg.MonthlyHours, Discounts: cfg.MonthlyTerms},
 		DefaultIdle: lease.IdleStop{After: time.Duration(cfg.IdleStopSeconds) * time.Second, GPUPercent: 5, CPUPercent: 5},
 		GatewayKeys: []string{c.Authority.GatewayAuthorizedKey()}, InnerRegistries: c.cfg.InnerRegistryHosts(), Log: log,
 	})

@@ -10,6 +10,7 @@ import (
 
 	"suanli.dev/api"
 	"suanli.dev/internal/account"
+	"suanli.dev/internal/billing"
 	"suanli.dev/internal/fault"
 	"suanli.dev/internal/lease"
 	"suanli.dev/internal/pricing"
@@ -87,6 +88,7 @@ func (a *API) registerLease() {
 	register(a, operation{ID: "listDemand", Method: http.MethodGet, Path: "/v1/operator/demand", Summary: "What all accounts rented and how long it ran, newest first", Tag: tagLease, Action: account.Operate,
 		Description: "Without whose it was and what it ran: what simulations replay."},
 		a.listDemand)
+	a.registerMonths()
 	registerEvents(a, operation{ID: "watchLeases", Method: http.MethodGet, Path: "/v1/lease-events", Summary: "Follow the changes of all leases", Tag: tagLease, Action: account.ReadLeases},
 		a.watchLeases)
 	if a.Fleet != nil {
@@ -136,7 +138,7 @@ func quoteRequest(r api.QuoteRequest) (lease.QuoteRequest, error) {
 	run, err := lease.Seconds("body.run_seconds", "invalid_run_seconds", r.RunSeconds)
 	return lease.QuoteRequest{
 		OfferID: r.OfferID, Plan: r.Plan, Template: r.Template, Image: r.Image, DiskGiB: r.DiskGiB,
-		RunFor: run, EgressBytes: r.EgressBytes,
+		RunFor: run, EgressBytes: r.EgressBytes, TermMonths: r.TermMonths, Renews: r.Renews, OnLapse: billing.Lapse(r.OnLapse),
 	}, err
 }
 
@@ -159,6 +161,10 @@ func quoteJSON(q *lease.Quote) api.Quote {
 		NotIncluded: q.Price.NotIncluded, Simulated: q.Price.Simulated, CreatedAt: q.CreatedAt, ValidUntil: q.ValidUntil,
 	}
 	out.Lines = quoteLines(q.Price.Lines)
+	if p := q.Price.Prepaid; p != nil {
+		out.TermMonths, out.Renews, out.OnLapse = p.TermMonths, p.Renews, string(q.Request.OnLapse)
+		out.DueNow, _ = p.TermPrice() // it was priced when it was quoted
+	}
 	for _, s := range q.Price.States {
 		out.PricePerHourByState[s.State] = s.PerHour
 	}

@@ -17,6 +17,7 @@ import (
 	"suanli.dev/internal/fault"
 	"suanli.dev/internal/fleet"
 	"suanli.dev/internal/lease"
+	"suanli.dev/internal/pricing"
 	"suanli.dev/internal/protocol"
 )
 
@@ -39,6 +40,7 @@ func withLeases(w *world, c *Config) {
 		w.t.Fatal(err)
 	}
 	w.leases, err = lease.New(lease.Config{DB: w.db, Clock: w.clock.Now, Catalog: c.Catalog, Capacity: w.fleet, Money: w.billing, Tenants: w.accounts, Vault: vault,
+		Monthly: lease.MonthlyTerms{Hours: 730, Discounts: []pricing.TermDiscount{{Months: 1}, {Months: 3, BasisPoints: 500}}},
 		Command: func(context.Context, string, protocol.Command) (protocol.CommandResult, error) {
 			return protocol.CommandResult{Accepted: true}, nil
 		}})
