@@ -49,8 +49,18 @@ export CGO_ENABLED = 0
 help: ## Say what can be made
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1	\2/p' $(MAKEFILE_LIST) | expand -t 18
 
+# What the console is built from.
+CONSOLE_FILES = $(shell find console -path console/node_modules -prune -o -path console/src/api/schema.d.ts -prune -o -type f -print) api/openapi.json
+
+internal/console/dist/.built: $(CONSOLE_FILES) deploy/build-console.sh
+	deploy/build-console.sh
+	@touch $@
+
+.PHONY: console
+console: internal/console/dist/.built ## Build the web console, which becomes part of the binary
+
 .PHONY: build
-build: ## Build bin/suanli (static), and bin/suanli-nvml where there is a C compiler
+build: console ## Build bin/suanli (static), and bin/suanli-nvml where there is a C compiler
 	$(GO) build $(BUILDFLAGS) -ldflags '$(LDFLAGS)' -o $(BIN)/suanli ./cmd/suanli
 	@if [ ! -d cmd/suanli-nvml ]; then :; \
 	elif ! command -v $(CC) >/dev/null 2>&1; then \
@@ -77,7 +87,7 @@ lint: ## Check format, imports and the other house rules
 	echo "  (go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0)"; fi
 
 .PHONY: test
-test: ## Install what tests need, start a database and an engine for them, run all tests
+test: console ## Install what tests need, start a database and an engine for them, run all tests
 	timeout --kill-after=60s $(TEST_LIMIT) deploy/setup-test.sh env -u SUANLI_TEST_ENGINE_RESTART \
 		$(GO) test -p $(TEST_JOBS) -timeout $(TEST_TIMEOUT) $(TESTFLAGS) $(PACKAGES)
 ifeq ($(PACKAGES),./...)

@@ -67,6 +67,7 @@ var layers = map[string]rule{
 
 	"internal/instance/sshtest": {layer: side, only: nothing},
 	"internal/agent":            {layer: side, never: []string{"internal/money", "internal/store", "internal/ledger", "internal/pricing", "internal/gateway", "internal/instance"}},
+	"internal/console":          {layer: side, only: nothing},
 	"internal/gateway":          {layer: side, never: []string{"internal/store", "internal/money", "internal/ledger", "internal/instance"}},
 
 	"internal/server": {layer: edge},

@@ -19,6 +19,7 @@ import (
 	"suanli.dev/internal/account"
 	"suanli.dev/internal/billing"
 	"suanli.dev/internal/catalog"
+	"suanli.dev/internal/console"
 	"suanli.dev/internal/earning"
 	"suanli.dev/internal/fleet"
 	"suanli.dev/internal/lease"
@@ -171,7 +172,12 @@ func New(cfg Config) *Server {
 	s.page = sync.OnceValues(s.renderReference)
 	s.mux.HandleFunc("GET /openapi.json", s.serveDocument)
 	s.mux.HandleFunc("GET /docs", s.serveReference)
-	s.mux.Handle("GET /{$}", http.RedirectHandler("/docs", http.StatusFound))
+	home := "/docs"
+	if console.Built() {
+		home = console.Prefix
+	}
+	s.mux.Handle("GET /{$}", http.RedirectHandler(home, http.StatusFound))
+	s.mux.Handle("GET "+console.Prefix, console.Handler())
 	s.mux.HandleFunc("GET /healthz", serveHealth)
 	s.mux.HandleFunc("GET /readyz", s.serveReady)
 	s.mux.HandleFunc("GET /metrics", s.serveMetrics)
