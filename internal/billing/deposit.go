@@ -57,7 +57,7 @@ func (s *Service) Deposit(ctx context.Context, p account.Principal, accountID st
 		Amount: amount, Currency: currency, Code: CodeDeposit, Reference: reference, EffectiveAt: now,
 	}
 	var posted ledger.Transfer
-	err = s.cfg.DB.Update(ctx, func(ctx context.Context, tx *store.Tx) error {
+	err = s.cfg.Ledger.Update(ctx, accountID, func(ctx context.Context, tx *store.Tx) error {
 		a, err := s.lockAccount(ctx, tx, accountID, currency)
 		if err != nil {
 			return err
