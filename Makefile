@@ -26,6 +26,8 @@ ENGINE_KILLERS ?= EngineThatIsKilled
 RUNSC        ?= .cache/runsc
 # Where make test-jupyter finds a root file system with JupyterLab, or puts it.
 JUPYTER      ?= .cache/jupyter.tar
+# Where make test-stripe finds Stripe's mock server, or puts it.
+STRIPE_MOCK  ?= .cache/stripe-mock
 
 # make chaos: how many kills, of which sequence, from which place of it. Without a
 # seed every run is another one.
@@ -110,6 +112,13 @@ test-engines: $(RUNSC) ## Test hosts with Podman and with gVisor, which are inst
 test-jupyter: $(JUPYTER) ## Test JupyterLab through the gateway, in an image that is built for it
 	SUANLI_TEST_JUPYTER=$(abspath $(JUPYTER)) deploy/setup-test.sh \
 		$(GO) test -count=1 -v -timeout $(TEST_TIMEOUT) -run JupyterLab ./e2e
+
+.PHONY: test-stripe
+test-stripe: $(STRIPE_MOCK) ## Test payments against Stripe's own mock, which is fetched for it
+	SUANLI_TEST_STRIPE_MOCK=$(abspath $(STRIPE_MOCK)) $(GO) test -count=1 -v -run Mock ./internal/payment/stripe
+
+$(STRIPE_MOCK):
+	GOBIN=$(abspath $(dir $@)) $(GO) install github.com/stripe/stripe-mock@latest
 
 # Needs root, mmdebstrap and a Python package index; a minute or three.
 $(JUPYTER): deploy/jupyter-image/build.sh deploy/jupyter-image/install.sh

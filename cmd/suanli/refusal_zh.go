@@ -77,6 +77,21 @@ var zhCodes = map[string]string{
 	"payout_state":      "该付款目前的状态不允许此操作",
 	"reference_missing": "请给出银行的付款流水号",
 
+	// Payments.
+	"payment_not_found":            "没有这笔付款",
+	"payment_state":                "该付款目前的状态不允许此操作",
+	"payment_amount_invalid":       "付款金额不正确：须大于 0，且为整数分",
+	"payment_provider_unknown":     "没有这个支付渠道",
+	"payment_provider_unavailable": "支付渠道没有响应；付款已保留，请用同一幂等键重试",
+	"payment_refused":              "支付渠道拒绝了这笔付款",
+	"payment_currency_differs":     "收到的货币与账户货币不同，请在支付渠道退回",
+	"refund_amount_invalid":        "退款金额不正确",
+	"bank_reference_missing":       "请给出银行的转账流水号",
+	"bank_reference_used":          "该账户已有此流水号的转账",
+	"confirm_amount_differs":       "确认的金额与登记的金额不同",
+	"callback_signature":           "消息签名不正确",
+	"callback_invalid":             "无法理解支付渠道的消息",
+
 	// Accounts, users, keys.
 	"account_not_found":   "没有这个账户",
 	"user_not_found":      "该账户中没有这个用户",

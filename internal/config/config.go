@@ -68,6 +68,11 @@ type Config struct {
 	TaxJurisdiction       string
 	InvoiceIssuer         string
 
+	StripeKey           string // empty: no payments by Stripe
+	StripeWebhookSecret string
+	StripeURL           string // empty: Stripe's own
+	PaymentReturnURL    string
+
 	AdminEmail       string
 	HeartbeatSeconds int64
 	LogLevel         string
@@ -81,6 +86,7 @@ type Setting struct {
 	Default string
 	Doc     string
 	DocZH   string // Doc in Simplified Chinese
+	Secret  bool   // its value is shown nowhere
 	parse   func(*Config, string) error
 	show    func(*Config) string
 }
@@ -103,6 +109,22 @@ func text(key, def, doc string, field func(*Config) *string, check ...func(strin
 			return nil
 		},
 		show: func(c *Config) string { return *field(c) }}
+}
+
+// hidden is how a secret that is set is shown.
+const hidden = "***"
+
+// secret is a text that is shown nowhere.
+func secret(key, doc string, field func(*Config) *string) Setting {
+	s := text(key, "", doc, field)
+	s.Secret = true
+	s.show = func(c *Config) string {
+		if *field(c) == "" {
+			return ""
+		}
+		return hidden
+	}
+	return s
 }
 
 func number(key, def, doc string, lo, hi int64, field func(*Config) *int64) Setting {
@@ -285,6 +307,10 @@ func settings() []Setting {
 				return nil
 			}, show: func(c *Config) string { return pricing.FormatTerms(c.MonthlyTerms) }},
 		number("monthly_hours", "730", "Hours on demand that a month in advance costs, before what its term takes off.", 1, 744, func(c *Config) *int64 { return &c.MonthlyHours }),
+		secret("stripe_key", "Secret or restricted API key of Stripe, with which payments are taken; empty: none are. Give it in the file or the environment: flags are seen by everybody on the machine.", func(c *Config) *string { return &c.StripeKey }),
+		secret("stripe_webhook_secret", "Signing secret of the webhook endpoint at Stripe that sends to PUBLIC_URL/v1/payment-callbacks/stripe.", func(c *Config) *string { return &c.StripeWebhookSecret }),
+		text("stripe_url", "", "URL of Stripe's API, when it is another than Stripe's own, such as a mock's.", func(c *Config) *string { return &c.StripeURL }, optional(webURL)),
+		text("payment_return_url", "", "URL to which payers return from a provider's checkout; empty: public_url.", func(c *Config) *string { return &c.PaymentReturnURL }, optional(webURL)),
 		text("catalog_dir", "", "Folder with the operator's own templates and regions.", func(c *Config) *string { return &c.CatalogDir }, optional(folder)),
 		text("who_may_host", "anyone", "Who may let hosts join: anyone (owners and admins of every account) or operator. Whoever has root on a host can read what runs there.", func(c *Config) *string { return &c.WhoMayHost }, oneOf("anyone", "operator")),
 		text("admin_email", "admin@localhost", "E-mail address of the first operator, made when the database is empty. The password is written to data_dir/admin-password.", func(c *Config) *string { return &c.AdminEmail }, filled),
@@ -368,6 +394,9 @@ func (c *Config) check() error {
 	var errs []error
 	if (c.TLSCert == "") != (c.TLSKey == "") {
 		errs = append(errs, note("tls_cert and tls_key: give both or neither"))
+	}
+	if (c.StripeKey == "") != (c.StripeWebhookSecret == "") {
+		errs = append(errs, note("stripe_key and stripe_webhook_secret: give both or neither"))
 	}
 	ports := map[string]string{}
 	for name, a := range map[string]string{"listen": c.Listen, "agent_listen": c.AgentListen, "ssh_listen": c.SSHListen} {

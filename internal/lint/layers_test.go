@@ -60,6 +60,7 @@ var layers = map[string]rule{
 	"internal/billing": {layer: service, never: []string{"internal/fleet", "internal/lease", "internal/catalog", "internal/protocol"}},
 	"internal/earning": {layer: service},
 	"internal/sla":     {layer: service},
+	"internal/payment": {layer: service, never: []string{"internal/fleet", "internal/lease", "internal/catalog", "internal/protocol"}},
 	"internal/lease":   {layer: service, never: []string{"internal/ledger", "internal/market"}},
 	"internal/market":  {layer: service, never: []string{"internal/ledger", "internal/billing", "internal/catalog", "internal/placement"}},
 

@@ -24,6 +24,7 @@ import (
 	"suanli.dev/internal/fleet"
 	"suanli.dev/internal/lease"
 	"suanli.dev/internal/market"
+	"suanli.dev/internal/payment"
 	"suanli.dev/internal/ratelimit"
 	"suanli.dev/internal/sla"
 	"suanli.dev/internal/store"
@@ -43,6 +44,7 @@ type Services struct {
 	Earnings *earning.Service
 	Levels   *sla.Service
 	Market   *market.Service
+	Payments *payment.Service
 	Entrance *Entrance
 }
 
@@ -57,6 +59,7 @@ func (a *API) subjects() {
 	a.registerBilling()
 	a.registerEarning()
 	a.registerSLA()
+	a.registerPayments()
 }
 
 // Config is what a Server needs. Accounts is the one service without which

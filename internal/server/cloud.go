@@ -34,6 +34,8 @@ import (
 	"suanli.dev/internal/ledger"
 	"suanli.dev/internal/market"
 	"suanli.dev/internal/money"
+	"suanli.dev/internal/payment"
+	"suanli.dev/internal/payment/stripe"
 	"suanli.dev/internal/pricing"
 	"suanli.dev/internal/protocol"
 	"suanli.dev/internal/sla"
@@ -50,6 +52,7 @@ type Cloud struct {
 	Earnings  *earning.Service
 	Levels    *sla.Service
 	Market    *market.Service
+	Payments  *payment.Service
 	Authority *gateway.Authority
 	Tunnels   *gateway.Tunnels
 	DB        *store.DB
@@ -240,14 +243,17 @@ func (c *Cloud) openServices(ctx context.Context, secret []byte) error {
 	if err != nil {
 		return err
 	}
+	if c.Payments, err = c.openPayments(); err != nil {
+		return err
+	}
 	metrics := prometheus.NewRegistry()
 	metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	entrance := &Entrance{SSHAddress: c.sshIn.Addr().String(), SSHHostKey: strings.TrimSpace(sshLine(c.Authority)), AppURL: c.appURL, Open: c.openStream}
 	c.http = New(Config{
-		Services: Services{Accounts: c.Accounts, Catalog: cat, Fleet: c.Fleet, Billing: c.Billing, Leases: c.Leases, Market: c.Market, Earnings: c.Earnings, Levels: c.Levels, Entrance: entrance},
+		Services: Services{Accounts: c.Accounts, Catalog: cat, Fleet: c.Fleet, Billing: c.Billing, Leases: c.Leases, Market: c.Market, Payments: c.Payments, Earnings: c.Earnings, Levels: c.Levels, Entrance: entrance},
 		DB:       c.DB, Log: log, Version: c.version, PublicURL: cfg.APIURL(), TrustedProxies: cfg.Proxies(), Metrics: metrics, Tracing: c.tracing,
 	})
-	for _, m := range []interface{ Migrate(context.Context) error }{c.Accounts, c.Ledger, c.Fleet, c.Billing, c.Leases, c.Market, c.Earnings, c.Levels, c.http} {
+	for _, m := range []interface{ Migrate(context.Context) error }{c.Accounts, c.Ledger, c.Fleet, c.Billing, c.Leases, c.Market, c.Earnings, c.Levels, c.Payments, c.http} {
 		if err := m.Migrate(ctx); err != nil {
 			return err
 		}
@@ -259,6 +265,30 @@ func (c *Cloud) openServices(ctx context.Context, secret []byte) error {
 		return err
 	}
 	return registerGauges(metrics, c)
+}
+
+// openPayments opens payments with the providers that are set up.
+func (c *Cloud) openPayments() (*payment.Service, error) {
+	cfg := c.cfg
+	var providers []payment.Provider
+	if cfg.StripeKey != "" {
+		back := cfg.PaymentReturnURL
+		if back == "" {
+			back = cfg.APIURL()
+		}
+		p, err := stripe.New(stripe.Config{Key: cfg.StripeKey, WebhookSecret: cfg.StripeWebhookSecret, URL: cfg.StripeURL, ReturnURL: back})
+		if err != nil {
+			return nil, err
+		}
+		providers = append(providers, p)
+	}
+	return payment.New(payment.Config{
+		DB: c.DB, Clock: c.clock, Money: c.Billing, Log: c.log, Providers: providers, Audit: c.Accounts.Audit,
+		CurrencyOf: func(ctx context.Context, accountID string) (money.Currency, error) {
+			a, err := c.Accounts.Account(ctx, accountID)
+			return a.Currency, err
+		},
+	})
 }
 
 // readTaxes reads the operator's table of taxes; none: no taxes.
@@ -367,6 +397,7 @@ func (c *Cloud) Run(ctx context.Context) error {
 	part("leases", c.Leases.Run)
 	part("service levels", c.Levels.Run)
 	part("spot market", c.Market.Run)
+	part("payments", c.Payments.Run)
 	part("tunnels", func(ctx context.Context) error { return c.Tunnels.Serve(ctx, c.agents) })
 	part("SSH gateway", func(ctx context.Context) error { return c.ssh.Serve(ctx, c.sshIn) })
 	part("HTTP", c.serveHTTP)
