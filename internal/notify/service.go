@@ -45,8 +45,7 @@ var migrations embed.FS
 
 // Service is notify. It is safe for concurrent use.
 type Service struct {
-	cfg  Config
-	http *http.Client
+	cfg Config
 
 	mu        sync.Mutex
 	followers map[*follower]struct{}

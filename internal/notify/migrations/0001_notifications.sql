@@ -14,6 +14,11 @@ CREATE INDEX notify_notifications_account ON notify_notifications (account_id, i
 CREATE INDEX notify_notifications_made ON notify_notifications (made_at);
 CREATE INDEX notify_notifications_unread ON notify_notifications (account_id, id) WHERE read_at = 0;
 
+-- One row an account, to be locked while its webhooks are counted.
+CREATE TABLE notify_accounts (
+    account_id TEXT NOT NULL PRIMARY KEY
+);
+
 CREATE TABLE notify_endpoints (
     id             TEXT   NOT NULL PRIMARY KEY,
     account_id     TEXT   NOT NULL,
@@ -47,6 +52,7 @@ CREATE TABLE notify_deliveries (
     finished_at   BIGINT NOT NULL
 );
 CREATE INDEX notify_deliveries_due ON notify_deliveries (next_at, endpoint_id) WHERE state = 'pending';
+CREATE INDEX notify_deliveries_old ON notify_deliveries (finished_at) WHERE state <> 'pending';
 CREATE INDEX notify_deliveries_endpoint ON notify_deliveries (endpoint_id, id);
 
 CREATE TABLE notify_attempts (
@@ -64,4 +70,5 @@ CREATE TABLE notify_attempts (
 DROP TABLE notify_attempts;
 DROP TABLE notify_deliveries;
 DROP TABLE notify_endpoints;
+DROP TABLE notify_accounts;
 DROP TABLE notify_notifications;
