@@ -152,7 +152,7 @@ type PaymentReceived struct {
 type WebhookDisabled struct {
 	URL          string    `json:"url" doc:"Without its query"`
 	Reason       string    `json:"reason" doc:"gave_up after a day of failures, or gone as its receiver answered 410"`
-	FailingSince time.Time `json:"failing_since"`
+	FailingSince time.Time `json:"failing_since" doc:"Of the first attempt since it took one"`
 }
 
 // WebhookTest is the payload of what a test of a webhook delivers.

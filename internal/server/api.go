@@ -23,6 +23,7 @@ import (
 	"suanli.dev/internal/fleet"
 	"suanli.dev/internal/lease"
 	"suanli.dev/internal/market"
+	"suanli.dev/internal/notify"
 	"suanli.dev/internal/ratelimit"
 	"suanli.dev/internal/sla"
 	"suanli.dev/internal/store"
@@ -42,6 +43,7 @@ type Services struct {
 	Earnings *earning.Service
 	Levels   *sla.Service
 	Market   *market.Service
+	News     *notify.Service
 	Entrance *Entrance
 }
 
@@ -56,6 +58,7 @@ func (a *API) subjects() {
 	a.registerBilling()
 	a.registerEarning()
 	a.registerSLA()
+	a.registerNews()
 }
 
 // Config is what a Server needs. Accounts is the one service without which

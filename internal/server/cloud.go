@@ -34,6 +34,7 @@ import (
 	"suanli.dev/internal/ledger"
 	"suanli.dev/internal/market"
 	"suanli.dev/internal/money"
+	"suanli.dev/internal/notify"
 	"suanli.dev/internal/pricing"
 	"suanli.dev/internal/protocol"
 	"suanli.dev/internal/sla"
@@ -50,6 +51,7 @@ type Cloud struct {
 	Earnings  *earning.Service
 	Levels    *sla.Service
 	Market    *market.Service
+	News      *notify.Service
 	Authority *gateway.Authority
 	Tunnels   *gateway.Tunnels
 	DB        *store.DB
@@ -148,6 +150,11 @@ func (c *Cloud) openServices(ctx context.Context, secret []byte) error {
 	if err != nil {
 		return err
 	}
+	if c.News, err = notify.New(notify.Config{
+		DB: c.DB, Clock: c.clock, Vault: vault, Audit: c.Accounts.Audit, Source: cfg.APIURL(), Inside: cfg.WebhookHosts(), Version: c.version, Log: log,
+	}); err != nil {
+		return err
+	}
 	if c.Ledger, err = ledger.New(c.DB, c.clock); err != nil {
 		return err
 	}
@@ -243,10 +250,10 @@ func (c *Cloud) openServices(ctx context.Context, secret []byte) error {
 	metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	entrance := &Entrance{SSHAddress: c.sshIn.Addr().String(), SSHHostKey: strings.TrimSpace(sshLine(c.Authority)), AppURL: c.appURL, Open: c.openStream}
 	c.http = New(Config{
-		Services: Services{Accounts: c.Accounts, Catalog: cat, Fleet: c.Fleet, Billing: c.Billing, Leases: c.Leases, Market: c.Market, Earnings: c.Earnings, Levels: c.Levels, Entrance: entrance},
+		Services: Services{Accounts: c.Accounts, Catalog: cat, Fleet: c.Fleet, Billing: c.Billing, Leases: c.Leases, Market: c.Market, Earnings: c.Earnings, Levels: c.Levels, News: c.News, Entrance: entrance},
 		DB:       c.DB, Log: log, Version: c.version, PublicURL: cfg.APIURL(), TrustedProxies: cfg.Proxies(), Metrics: metrics, Tracing: c.tracing,
 	})
-	for _, m := range []interface{ Migrate(context.Context) error }{c.Accounts, c.Ledger, c.Fleet, c.Billing, c.Leases, c.Market, c.Earnings, c.Levels, c.http} {
+	for _, m := range []interface{ Migrate(context.Context) error }{c.Accounts, c.Ledger, c.Fleet, c.Billing, c.Leases, c.Market, c.Earnings, c.Levels, c.News, c.http} {
 		if err := m.Migrate(ctx); err != nil {
 			return err
 		}
@@ -366,6 +373,7 @@ func (c *Cloud) Run(ctx context.Context) error {
 	part("leases", c.Leases.Run)
 	part("service levels", c.Levels.Run)
 	part("spot market", c.Market.Run)
+	part("news", c.News.Run)
 	part("tunnels", func(ctx context.Context) error { return c.Tunnels.Serve(ctx, c.agents) })
 	part("SSH gateway", func(ctx context.Context) error { return c.ssh.Serve(ctx, c.sshIn) })
 	part("HTTP", c.serveHTTP)
