@@ -81,6 +81,7 @@ type Config struct {
 	QuoteValid      time.Duration // how long a quote may be accepted; 15 min
 	DefaultIdle     IdleStop      // of leases whose renter and template say nothing
 	Log             *slog.Logger
+	News            News // tells renters what happened; nil: nobody does
 }
 
 // Service is the lease service.
