@@ -82,6 +82,8 @@ func TestEveryCommandPrintsJSONWhenAsked(t *testing.T) {
 		"key ssh-add": {file}, "earnings": {"--by", "day"}, "host statement": {"--month", "2026-03"}, "status": {}, "sla list": {}, "sla show": {"mine"}, "sla confirm": {"mine", "2026-03-01T12:00:00Z"}, "payout balance": {}, "payout list": {}, "payout create": {"2026-03"}, "payout mark": {"po-1", "approve"}, "balance": {}, "bill": {"mine"}, "deposit": {"ac-1", "5"}, "ledger verify": {}, "config check": {}, "doctor": {"--data-dir", data},
 		"backup": {backup, "--data-dir", data}, "restore": {backup, "--data-dir", restored}, "image push": {"digits:1", rootfs(t, "init")}, "openapi": {},
 		"demo": {p.url, "--password-file", "-"}, "end": {"mine"},
+		"notifications": {}, "webhook ls": {}, "webhook create": {"https://example.com"}, "webhook change": {"wh-1", "--enabled=false"}, "webhook rotate": {"wh-1"}, "webhook delete": {"wh-1"},
+		"webhook test": {"wh-1"}, "webhook deliveries": {"wh-1"}, "webhook redeliver": {"wh-1", "wd-1"},
 		"sim run": {"../../docs/simulate/jobs.csv", "--fleet", "../../docs/simulate/fleet.yaml"}, "sim export": {},
 	}
 	// In the order of the tree, but a backup is restored after it was made, and
