@@ -83,6 +83,8 @@ func TestEveryCommandPrintsJSONWhenAsked(t *testing.T) {
 		"backup": {backup, "--data-dir", data}, "restore": {backup, "--data-dir", restored}, "image push": {"digits:1", rootfs(t, "init")}, "openapi": {},
 		"account grant": {"ac-1", "5", "--trial"}, "account grants": {}, "coupon create": {"THANKS 5.00USD"}, "coupon list": {}, "coupon redeem": {"THANKS"}, "monthly show": {"mine"}, "monthly set": {"mine", "--renew"}, "monthly reprice": {"mine"},
 		"demo": {p.url, "--password-file", "-"}, "end": {"mine"},
+		"notifications": {}, "webhook ls": {}, "webhook create": {"https://example.com"}, "webhook change": {"wh-1", "--enabled=false"}, "webhook rotate": {"wh-1"}, "webhook delete": {"wh-1"},
+		"webhook test": {"wh-1"}, "webhook deliveries": {"wh-1"}, "webhook redeliver": {"wh-1", "wd-1"},
 		"sim run": {"../../docs/simulate/jobs.csv", "--fleet", "../../docs/simulate/fleet.yaml"}, "sim export": {},
 	}
 	// In the order of the tree, but a backup is restored after it was made, and

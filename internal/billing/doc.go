@@ -39,6 +39,6 @@
 // holds the first, so reading them under it is safe. A series of numbers comes
 // after the account, and before the ledger's accounts.
 //
-// It imports account (for who asks), ledger, pricing, money, store, ident and
+// It imports account (for who asks), notify (to tell them), ledger, pricing, money, store, ident and
 // fault. It knows no lease states and no hosts.
 package billing

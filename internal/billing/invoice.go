@@ -140,7 +140,7 @@ func (s *Service) invoice(ctx context.Context, tx *store.Tx, a *accountRow, p pe
 			return "", 0, err
 		}
 	}
-	return doc.ID, doc.Total, nil
+	return doc.ID, doc.Total, s.announceInvoice(ctx, tx, doc)
 }
 
 // invoiceLines sums up a month's charges by lease and meter. What of them is for

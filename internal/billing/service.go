@@ -74,6 +74,10 @@ type Config struct {
 	// OnWarning is told once each time that one of Warnings is reached.
 	OnWarning func(ctx context.Context, accountID string, w Warning)
 
+	// News tells accounts of warnings, exhaustion and invoices, in the transaction
+	// in which they come about; nil: nobody does.
+	News News
+
 	// PartyOf says who an account is on paper, or is a NotFound fault. Nil: its
 	// identifier, in UTC.
 	PartyOf func(ctx context.Context, accountID string) (Party, error)

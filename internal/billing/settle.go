@@ -179,6 +179,9 @@ func (s *Service) enforce(ctx context.Context, tx *store.Tx, a *accountRow, leas
 	switch {
 	case over && a.exhaustedAt.IsZero():
 		a.exhaustedAt = latest(o.until)
+		if err := s.announceExhausted(ctx, tx, a); err != nil {
+			return err
+		}
 	case !over && o.funds >= 0:
 		a.exhaustedAt, a.graceWarned = time.Time{}, 0
 	}
@@ -315,6 +318,9 @@ func (s *Service) watchAccount(ctx context.Context, accountID string, now time.T
 			return err
 		}
 		warnings = append(warnings, ending...)
+		if err := s.announceWarnings(ctx, tx, a, leases, o, warnings, now); err != nil {
+			return err
+		}
 		if fresh {
 			for _, l := range leases {
 				if err := s.charge(ctx, tx, a, l, now); err != nil {

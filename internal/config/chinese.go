@@ -20,6 +20,7 @@ var chinese = map[string]string{
 	"direct_ports":                "ADDRESS:FIRST-LAST，本主机可从外部直接访问的端口；留空则没有，全部流量经由网关。",
 	"firewall_table":              "agent 在 nftables（inet 族）中使用的表名，其中的规则把各实例相互隔开。共用同一网络命名空间的多个 agent 须各用一个表。",
 	"inner_registries":            "内网中的镜像仓库，租户的镜像可以来自这些仓库，以逗号分隔：HOST、HOST:PORT，或不用 TLS 的 http://HOST:PORT。除此之外，主机只从公网仓库拉取镜像；云和主机两边都要设置。",
+	"inner_webhooks":              "网络钩子可以使用的内网主机，以逗号分隔：HOST 或 HOST:PORT。只有这些主机可以用明文 HTTP；其余网络钩子只能以 HTTPS 到达公网地址。",
 	"image_cache_gib":             "拉取的镜像最多占用本主机多少磁盘，单位 GiB；超出后，从最久未用的开始删除没有租约使用的镜像。0 表示租约与镜像可用磁盘的五分之一。",
 	"region":                      "未指明地域的主机加入时所属的地域。",
 	"zone":                        "未指明可用区的主机加入时所属的可用区。",

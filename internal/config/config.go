@@ -42,7 +42,10 @@ type Config struct {
 	// InnerRegistries are image registries that may be inside of a network, separated
 	// by commas.
 	InnerRegistries string
-	ImageCacheGiB   int64 // of a host's disk; 0: a fifth of what leases and images have
+	// InnerWebhooks are hosts inside of a network that webhooks may be at; see
+	// WebhookHosts.
+	InnerWebhooks string
+	ImageCacheGiB int64 // of a host's disk; 0: a fifth of what leases and images have
 
 	Region                string
 	Zone                  string
@@ -272,6 +275,7 @@ func settings() []Setting {
 		text("direct_ports", "", "ADDRESS:FIRST-LAST: ports of this host that are reachable from outside; empty: none, everything goes through the gateway.", func(c *Config) *string { return &c.DirectPorts }, optional(portRange)),
 		text("firewall_table", "suanli", "nftables table (family inet) with the rules that keep instances apart. Agents that share a network namespace need one each.", func(c *Config) *string { return &c.FirewallTable }, tableName),
 		text("inner_registries", "", "Image registries inside of a network that renters' images may come from, separated by commas: HOST, HOST:PORT, or http://HOST:PORT for one without TLS. Hosts pull from public ones only but for these; both the cloud and its hosts need the setting.", func(c *Config) *string { return &c.InnerRegistries }, registryList),
+		text("inner_webhooks", "", "Hosts inside of a network that webhooks may be at, separated by commas: HOST or HOST:PORT. Plain HTTP is used there only; other webhooks reach public addresses by HTTPS.", func(c *Config) *string { return &c.InnerWebhooks }, optional(hostList)),
 		number("image_cache_gib", "0", "What pulled images may take of this host's disk, in GiB, before those that no lease uses are removed, the longest unused first. 0: a fifth of what leases and images have of it.", 0, 1<<20, func(c *Config) *int64 { return &c.ImageCacheGiB }),
 		text("region", "local", "Region of hosts that join without naming one.", func(c *Config) *string { return &c.Region }, filled),
 		text("zone", "local-1", "Zone of hosts that join without naming one.", func(c *Config) *string { return &c.Zone }, filled),
@@ -561,6 +565,27 @@ func (c *Config) InnerRegistryHosts() []string {
 		}
 	}
 	return hosts
+}
+
+// WebhookHosts are the hosts of InnerWebhooks.
+func (c *Config) WebhookHosts() []string {
+	var hosts []string
+	for part := range strings.SplitSeq(c.InnerWebhooks, ",") {
+		if host := strings.ToLower(strings.TrimSpace(part)); host != "" {
+			hosts = append(hosts, host)
+		}
+	}
+	return hosts
+}
+
+// hostList checks hosts as inner_webhooks names them.
+func hostList(v string) error {
+	for part := range strings.SplitSeq(v, ",") {
+		if part = strings.TrimSpace(part); part != "" && strings.ContainsAny(part, "/ @?#") {
+			return fmt.Errorf("%q is not a host; want HOST or HOST:PORT", part)
+		}
+	}
+	return nil
 }
 
 // registryList checks registries as inner_registries names them.

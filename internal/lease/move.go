@@ -104,6 +104,9 @@ func (s *Service) apply(ctx context.Context, tx *store.Tx, leaseID string, m *mo
 	if err := insertChange(ctx, tx, change); err != nil {
 		return err
 	}
+	if err := s.tell(ctx, tx, l, st, change); err != nil {
+		return err
+	}
 	m.l, m.change = l, change
 	if st.by.UserID != "" {
 		return s.Tenants.Audit(ctx, tx, st.by, "lease."+string(st.event), l.ID, map[string]string{"from": string(from), "to": string(to)})

@@ -92,6 +92,7 @@ type Config struct {
 	Monthly         MonthlyTerms  // how months in advance are sold
 	DefaultIdle     IdleStop      // of leases whose renter and template say nothing
 	Log             *slog.Logger
+	News            News // tells renters what happened; nil: nobody does
 }
 
 // Service is the lease service.

@@ -24,6 +24,7 @@ import (
 	"suanli.dev/internal/fleet"
 	"suanli.dev/internal/lease"
 	"suanli.dev/internal/market"
+	"suanli.dev/internal/notify"
 	"suanli.dev/internal/payment"
 	"suanli.dev/internal/ratelimit"
 	"suanli.dev/internal/sla"
@@ -45,6 +46,7 @@ type Services struct {
 	Levels   *sla.Service
 	Market   *market.Service
 	Payments *payment.Service
+	News     *notify.Service
 	Entrance *Entrance
 }
 
@@ -60,6 +62,7 @@ func (a *API) subjects() {
 	a.registerEarning()
 	a.registerSLA()
 	a.registerPayments()
+	a.registerNews()
 }
 
 // Config is what a Server needs. Accounts is the one service without which

@@ -34,6 +34,7 @@ import (
 	"suanli.dev/internal/ledger"
 	"suanli.dev/internal/market"
 	"suanli.dev/internal/money"
+	"suanli.dev/internal/notify"
 	"suanli.dev/internal/payment"
 	"suanli.dev/internal/payment/stripe"
 	"suanli.dev/internal/pricing"
@@ -53,6 +54,7 @@ type Cloud struct {
 	Levels    *sla.Service
 	Market    *market.Service
 	Payments  *payment.Service
+	News      *notify.Service
 	Authority *gateway.Authority
 	Tunnels   *gateway.Tunnels
 	DB        *store.DB
@@ -151,6 +153,11 @@ func (c *Cloud) openServices(ctx context.Context, secret []byte) error {
 	if err != nil {
 		return err
 	}
+	if c.News, err = notify.New(notify.Config{
+		DB: c.DB, Clock: c.clock, Vault: vault, Audit: c.Accounts.Audit, Source: cfg.APIURL(), Inside: cfg.WebhookHosts(), Version: c.version, Log: log,
+	}); err != nil {
+		return err
+	}
 	if c.Ledger, err = ledger.New(c.DB, c.clock); err != nil {
 		return err
 	}
@@ -184,7 +191,7 @@ func (c *Cloud) openServices(ctx context.Context, secret []byte) error {
 		return err
 	}
 	c.Billing, err = billing.New(billing.Config{
-		DB: c.DB, Clock: c.clock, Ledger: c.Ledger, Log: log, Audit: c.Accounts.Audit, Tracer: c.tracer,
+		DB: c.DB, Clock: c.clock, Ledger: c.Ledger, Log: log, Audit: c.Accounts.Audit, Tracer: c.tracer, News: c.News,
 		CurrencyOf: func(ctx context.Context, accountID string) (money.Currency, error) {
 			a, err := c.Accounts.Account(ctx, accountID)
 			if err != nil {
@@ -213,7 +220,7 @@ func (c *Cloud) openServices(ctx context.Context, secret []byte) error {
 		DB: c.DB, Clock: c.clock, Catalog: cat, Capacity: c.Fleet, Money: c.Billing, Tenants: c.Accounts, Vault: vault, Command: c.command,
 		Monthly:     lease.MonthlyTerms{Hours: cfg.MonthlyHours, Discounts: cfg.MonthlyTerms},
 		DefaultIdle: lease.IdleStop{After: time.Duration(cfg.IdleStopSeconds) * time.Second, GPUPercent: 5, CPUPercent: 5},
-		GatewayKeys: []string{c.Authority.GatewayAuthorizedKey()}, InnerRegistries: c.cfg.InnerRegistryHosts(), Log: log,
+		GatewayKeys: []string{c.Authority.GatewayAuthorizedKey()}, InnerRegistries: c.cfg.InnerRegistryHosts(), Log: log, News: c.News,
 	})
 	if err != nil {
 		return err
@@ -250,10 +257,10 @@ func (c *Cloud) openServices(ctx context.Context, secret []byte) error {
 	metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	entrance := &Entrance{SSHAddress: c.sshIn.Addr().String(), SSHHostKey: strings.TrimSpace(sshLine(c.Authority)), AppURL: c.appURL, Open: c.openStream}
 	c.http = New(Config{
-		Services: Services{Accounts: c.Accounts, Catalog: cat, Fleet: c.Fleet, Billing: c.Billing, Leases: c.Leases, Market: c.Market, Payments: c.Payments, Earnings: c.Earnings, Levels: c.Levels, Entrance: entrance},
+		Services: Services{Accounts: c.Accounts, Catalog: cat, Fleet: c.Fleet, Billing: c.Billing, Leases: c.Leases, Market: c.Market, Payments: c.Payments, Earnings: c.Earnings, Levels: c.Levels, News: c.News, Entrance: entrance},
 		DB:       c.DB, Log: log, Version: c.version, PublicURL: cfg.APIURL(), TrustedProxies: cfg.Proxies(), Metrics: metrics, Tracing: c.tracing,
 	})
-	for _, m := range []interface{ Migrate(context.Context) error }{c.Accounts, c.Ledger, c.Fleet, c.Billing, c.Leases, c.Market, c.Earnings, c.Levels, c.Payments, c.http} {
+	for _, m := range []interface{ Migrate(context.Context) error }{c.Accounts, c.Ledger, c.Fleet, c.Billing, c.Leases, c.Market, c.Earnings, c.Levels, c.News, c.Payments, c.http} {
 		if err := m.Migrate(ctx); err != nil {
 			return err
 		}
@@ -398,6 +405,7 @@ func (c *Cloud) Run(ctx context.Context) error {
 	part("service levels", c.Levels.Run)
 	part("spot market", c.Market.Run)
 	part("payments", c.Payments.Run)
+	part("news", c.News.Run)
 	part("tunnels", func(ctx context.Context) error { return c.Tunnels.Serve(ctx, c.agents) })
 	part("SSH gateway", func(ctx context.Context) error { return c.ssh.Serve(ctx, c.sshIn) })
 	part("HTTP", c.serveHTTP)

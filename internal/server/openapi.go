@@ -18,6 +18,7 @@ import (
 	"suanli.dev/internal/lease"
 	"suanli.dev/internal/market"
 	"suanli.dev/internal/payment"
+	"suanli.dev/internal/notify"
 	"suanli.dev/internal/sla"
 )
 
@@ -42,7 +43,7 @@ func Document(version string) ([]byte, error) {
 func everything() Services {
 	return Services{
 		Accounts: &account.Service{}, Catalog: &catalog.Catalog{}, Fleet: &fleet.Service{}, Billing: &billing.Service{}, Earnings: &earning.Service{}, Levels: &sla.Service{},
-		Leases: &lease.Service{}, Market: &market.Service{}, Payments: &payment.Service{}, Entrance: &Entrance{},
+		Leases: &lease.Service{}, Market: &market.Service{}, News: &notify.Service{}, Payments: &payment.Service{}, Entrance: &Entrance{},
 	}
 }
 
