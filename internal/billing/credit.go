@@ -339,9 +339,9 @@ func (s *Service) Refund(ctx context.Context, p account.Principal, accountID str
 		if err != nil {
 			return err
 		}
-		if b.Available < 0 {
+		if free := b.Available - b.Credit + b.OnCredit; free < 0 { // credit is no money
 			return fault.New(fault.Payment, "insufficient_balance", "a refund of %s %s is %s more than is free; what is set aside and what is used already stays",
-				amount.Display(), currency, (-b.Available).Display())
+				amount.Display(), currency, (-free).Display())
 		}
 		if s.cfg.Audit != nil {
 			detail := map[string]string{"account": accountID, "amount": amount.String(), "currency": string(currency), "reference": reference}

@@ -22,14 +22,15 @@ type accountRow struct {
 	exhaustedAt time.Time
 	warned      time.Duration
 	graceWarned time.Duration
+	credit      money.Amount // the limit in force
 }
 
-const selectAccount = `SELECT account_id, currency, sequence, exhausted_at, warned, grace_warned FROM billing_accounts WHERE account_id = ?`
+const selectAccount = `SELECT account_id, currency, sequence, exhausted_at, warned, grace_warned, credit_limit FROM billing_accounts WHERE account_id = ?`
 
 func scanAccount(row interface{ Scan(...any) error }) (*accountRow, error) {
 	var a accountRow
 	var exhausted, warned, grace int64
-	if err := row.Scan(&a.id, &a.currency, &a.sequence, &exhausted, &warned, &grace); err != nil {
+	if err := row.Scan(&a.id, &a.currency, &a.sequence, &exhausted, &warned, &grace, &a.credit); err != nil {
 		return nil, err
 	}
 	a.exhaustedAt = store.Time(exhausted)

@@ -94,6 +94,7 @@ type Config struct {
 	// TermWarnings are before the end of months in advance; nil: 7 days, 24 h, 1 h.
 	TermWarnings []time.Duration
 	Grace        time.Duration // that disks are kept unpaid; 0: 7 days
+	NetDays      int           // that an account has to pay an invoice, if it has no number of its own; 0: 14
 	MaxPaidFor   time.Duration // longest that an agent may go on alone; 0: 7 days
 }
 
@@ -133,6 +134,9 @@ func New(cfg Config) (*Service, error) {
 		if *d <= 0 {
 			*d = v
 		}
+	}
+	if cfg.NetDays <= 0 {
+		cfg.NetDays = 14
 	}
 	def(&cfg.SettleEvery, time.Hour)
 	def(&cfg.WatchEvery, 5*time.Second)
