@@ -76,7 +76,7 @@ func (s *Service) Deposit(ctx context.Context, p account.Principal, accountID st
 				return fmt.Errorf("audit: %w", err)
 			}
 		}
-		return s.rebalance(ctx, tx, a, now)
+		return s.paid(ctx, tx, a, now)
 	})
 	s.changed(accountID)
 	if errors.Is(err, money.ErrOverflow) {

@@ -179,8 +179,12 @@ func (s *Service) enforce(ctx context.Context, tx *store.Tx, a *accountRow, leas
 	switch {
 	case over && a.exhaustedAt.IsZero():
 		a.exhaustedAt = latest(o.until)
+		if err := s.announceMoney(ctx, tx, a, BalanceEmpty, a.id, a.exhaustedAt, MoneyNotice{Reason: ReasonBalance}); err != nil {
+			return err
+		}
 	case !over && o.funds >= 0:
-		a.exhaustedAt, a.graceWarned = time.Time{}, 0
+		a.exhaustedAt = time.Time{}
+		a.paidAgain()
 	}
 	for _, l := range leases {
 		c := l.openInterval(pricing.Compute)
@@ -191,6 +195,9 @@ func (s *Service) enforce(ctx context.Context, tx *store.Tx, a *accountRow, leas
 		if over && (end.IsZero() || !o.until.After(end)) {
 			end, reason = o.until, ReasonBalance
 		}
+		if overdue := a.overdueSince; !overdue.IsZero() && (end.IsZero() || overdue.Before(end)) {
+			end, reason = overdue, ReasonOverdue
+		}
 		if end.IsZero() || end.After(now) || (!c.limit.IsZero() && !end.Before(c.limit)) {
 			continue
 		}
@@ -199,6 +206,11 @@ func (s *Service) enforce(ctx context.Context, tx *store.Tx, a *accountRow, leas
 		if _, err := tx.Exec(ctx, `UPDATE billing_intervals SET limit_at = ?, limit_reason = ? WHERE lease_id = ? AND meter = ? AND number = ?`,
 			store.Micros(c.limit), string(reason), l.id, string(c.meter), c.number); err != nil {
 			return fmt.Errorf("limit lease %s: %w", l.id, err)
+		}
+		if reason == ReasonBalance || reason == ReasonOverdue {
+			if err := s.announceMoney(ctx, tx, a, LeaseStopped, l.id, c.limit, MoneyNotice{Reason: reason}); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
@@ -300,10 +312,13 @@ func (s *Service) watchAccount(ctx context.Context, accountID string, now time.T
 			orders = append(orders, order{l.id, c.limitReason})
 			fresh = true
 		}
-		if !a.exhaustedAt.IsZero() && !now.Before(a.exhaustedAt.Add(s.cfg.Grace)) {
+		if at := s.deletionAt(a, now); !at.IsZero() && !a.deletionTold.IsZero() && !now.Before(at) {
 			orders = nil
 			for _, l := range leases {
 				orders = append(orders, order{l.id, ReasonGraceOver})
+				if err := s.orderDeletion(ctx, tx, l, now); err != nil {
+					return err
+				}
 			}
 		}
 		if o, err = s.lookAt(ctx, tx, a.id, a.currency, leases, now); err != nil {
@@ -315,6 +330,9 @@ func (s *Service) watchAccount(ctx context.Context, accountID string, now time.T
 			return err
 		}
 		warnings = append(warnings, ending...)
+		if err := s.announceWarnings(ctx, tx, a, warnings); err != nil {
+			return err
+		}
 		if fresh {
 			for _, l := range leases {
 				if err := s.charge(ctx, tx, a, l, now); err != nil {
@@ -344,7 +362,7 @@ func (s *Service) needsWrite(a *accountRow, o outlook, now time.Time) bool {
 	if !o.edge.IsZero() && !o.edge.After(now) {
 		return true
 	}
-	if !o.until.IsZero() && !o.until.After(now) || !a.exhaustedAt.IsZero() || o.funds < 0 {
+	if !o.until.IsZero() && !o.until.After(now) || !a.stoppedSince().IsZero() || o.funds < 0 {
 		return true
 	}
 	for _, until := range o.caps {
@@ -384,12 +402,12 @@ func (s *Service) warn(a *accountRow, o outlook, now time.Time) []Warning {
 		runsOut = o.until
 	}
 	step(WarnBalance, &a.warned, runsOut, s.cfg.Warnings)
-	var deletion time.Time
-	if !a.exhaustedAt.IsZero() {
-		deletion = a.exhaustedAt.Add(s.cfg.Grace)
-	}
+	deletion := s.deletionAt(a, now)
 	steps := slices.Clone(s.cfg.Warnings)
 	steps = append(steps, s.cfg.Grace)
 	step(WarnGrace, &a.graceWarned, deletion, steps)
+	if !deletion.IsZero() && a.deletionTold.IsZero() {
+		a.deletionTold = now.UTC().Truncate(time.Microsecond)
+	}
 	return out
 }
