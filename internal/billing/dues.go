@@ -115,7 +115,31 @@ func (s *Service) invoicedBalance(ctx context.Context, tx *store.Tx, accountID s
 		accountID, store.Micros(p.start)).Scan(&since); err != nil {
 		return 0, fmt.Errorf("charges since the last invoice of %s: %w", accountID, err)
 	}
-	return (wallet + hold + debt).Add(since)
+	given, err := s.givenSince(ctx, tx, accountID, currency, p.start)
+	if err != nil {
+		return 0, err
+	}
+	return (wallet + hold + debt).Add(since - given)
+}
+
+// givenSince is what grants paid of charges after a moment.
+func (s *Service) givenSince(ctx context.Context, tx *store.Tx, accountID string, currency money.Currency, start time.Time) (given money.Amount, err error) {
+	for _, code := range []string{CodeCharge, CodeCorrection} {
+		inAll, outAll, err := s.cfg.Ledger.Flow(ctx, tx, ledger.Grant(accountID), currency, code, endOfTime)
+		if err != nil || inAll == 0 && outAll == 0 {
+			if err != nil {
+				return 0, err
+			}
+			continue
+		}
+		// A charge that ends as a month does is of that month.
+		in, out, err := s.cfg.Ledger.Flow(ctx, tx, ledger.Grant(accountID), currency, code, start.Add(time.Microsecond))
+		if err != nil {
+			return 0, err
+		}
+		given += (outAll - out) - (inAll - in)
+	}
+	return given, nil
 }
 
 // settleDues notes which invoices are paid, and lets compute run again if none of
