@@ -3,6 +3,8 @@ package billing_test
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -295,6 +297,41 @@ func TestWhateverHappensComputeIsNeverBeyondTheLimit(t *testing.T) {
 			}
 		})
 		w.t = t
+		w.right()
+	})
+}
+
+func TestComputeBeyondItsLimitIsNamed(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, w *world) {
+		w.limit("ac-renter", "36")
+		w.begin(w.terms("ls-1"))
+		w.startCompute("ls-1", noon)
+		w.pass(9 * time.Hour)
+		w.ConfirmAlive([]string{"ls-1"}, w.clock())
+		w.end("ls-1", w.clock())
+		w.right()
+		back := context.Canceled
+		for act, what := range map[string]string{
+			`UPDATE billing_credit_limits SET credit_limit = 20000000`: "took its debt to 32.400000",
+			`UPDATE billing_accounts SET credit_limit = 90000000`:      "the last one that was set",
+		} {
+			var found []billing.Wrong
+			err := w.db.Update(w.ctx, func(ctx context.Context, tx *store.Tx) error {
+				if _, err := tx.Exec(ctx, act); err != nil {
+					return err
+				}
+				r, err := w.Proof(ctx, tx)
+				if err != nil {
+					t.Error(err)
+				}
+				found = r.Wrong
+				return back
+			})
+			if err == nil || len(found) == 0 || found[len(found)-1].Subject != "ac-renter" || !slices.ContainsFunc(found, func(x billing.Wrong) bool { return strings.Contains(x.What, what) }) {
+				t.Errorf("%s: %v, found %+v", act, err, found)
+			}
+		}
 		w.right()
 	})
 }

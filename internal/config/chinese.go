@@ -74,6 +74,7 @@ var chineseNotes = map[string]string{
 	"tls_cert and tls_key: give both or neither":                  "tls_cert 和 tls_key：要么都给出，要么都不给出",
 	"%s and %s are both %s":                                       "%s 和 %s 都是 %s",
 	"simulate is set, and allow_simulated is not: this cloud would refuse its own agent; set allow_simulated too, or leave simulate out": "设置了 simulate 而没有设置 allow_simulated：此云会拒绝自己的 agent；请同时设置 allow_simulated，或不设置 simulate",
+	"want whole numbers from -366 to 366 in rising order, separated by commas, such as -3,0,1,7":                                         "应为 -366 到 366 之间按升序排列的整数，用逗号分隔，例如 -3,0,1,7",
 	"want terms of 1, 3, 6 or 12 months in rising order, each taking off no less than the one before, such as 1=0%% 3=5%% 12=15%%":       "应为按升序排列的 1、3、6 或 12 个月，较长周期的折扣不低于较短周期，例如 1=0%% 3=5%% 12=15%%",
 	"must not be empty":                                        "不能为空",
 	"want HOST:PORT":                                           "应为 HOST:PORT",

@@ -9,11 +9,6 @@ import (
 	"suanli.dev/internal/billing"
 )
 
-// payerPath is the input of operators' operations on who pays.
-type payerPath struct {
-	AccountID string `path:"account_id" maxLength:"64"`
-}
-
 func (a *API) registerCreditLimits() {
 	register(a, operation{
 		ID: "getCreditLimit", Method: http.MethodGet, Path: "/v1/credit-limit", Summary: "Show the account's credit limit", Tag: tagBilling, Action: account.ReadBilling,
@@ -23,15 +18,15 @@ func (a *API) registerCreditLimits() {
 	})
 	register(a, operation{
 		ID: "getAccountCreditLimit", Method: http.MethodGet, Path: "/v1/operator/accounts/{account_id}/credit-limit", Summary: "Show an account's credit limit", Tag: tagBilling, Action: account.Operate,
-	}, func(ctx context.Context, _ account.Principal, in *payerPath) (*body[api.CreditLimit], error) {
+	}, func(ctx context.Context, _ account.Principal, in *accountPath) (*body[api.CreditLimit], error) {
 		return a.creditLimit(ctx, in.AccountID)
 	})
 	register(a, operation{
 		ID: "setCreditLimit", Method: http.MethodPut, Path: "/v1/operator/accounts/{account_id}/credit-limit", Summary: "Give an account credit, change it or revoke it", Tag: tagBilling, Action: account.Operate,
 		Description: "What is used up to now is charged under the old limit. If debt is beyond the new one, what runs stops as it does when a wallet is empty.",
 	}, func(ctx context.Context, p account.Principal, in *struct {
-		payerPath
-		Body api.SetCreditLimit
+		AccountID string `path:"account_id" maxLength:"64"`
+		Body      api.SetCreditLimit
 	}) (*body[api.CreditLimit], error) {
 		c, err := a.Billing.SetCreditLimit(ctx, p, in.AccountID, billing.CreditChange{Limit: in.Body.CreditLimit, NetDays: in.Body.NetDays, Reason: in.Body.Reason})
 		if err != nil {
@@ -46,7 +41,7 @@ func (a *API) registerCreditLimits() {
 	})
 	register(a, operation{
 		ID: "listAccountDues", Method: http.MethodGet, Path: "/v1/operator/accounts/{account_id}/dues", Summary: "List how an account's invoices stand, newest first", Tag: tagBilling, Action: account.Operate,
-	}, func(ctx context.Context, _ account.Principal, in *payerPath) (*body[page[api.Due]], error) {
+	}, func(ctx context.Context, _ account.Principal, in *accountPath) (*body[page[api.Due]], error) {
 		return a.dues(ctx, in.AccountID)
 	})
 	register(a, operation{
@@ -62,8 +57,8 @@ func (a *API) registerCreditLimits() {
 		ID: "writeOffInvoice", Method: http.MethodPost, Path: "/v1/operator/invoices/{invoice_id}/write-off", Summary: "Give up what is owed of an overdue invoice", Tag: tagBilling, Action: account.Operate,
 		Description: "It is posted, and the invoice is uncollectible from then on. Asked again it changes nothing.",
 	}, func(ctx context.Context, p account.Principal, in *struct {
-		invoicePath
-		Body api.WriteOff
+		InvoiceID string `path:"invoice_id" maxLength:"64" doc:"Identifier or number"`
+		Body      api.WriteOff
 	}) (*body[api.Due], error) {
 		st, err := a.Billing.WriteOff(ctx, p, in.InvoiceID, in.Body.Reason)
 		if err != nil {
