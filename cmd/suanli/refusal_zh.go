@@ -203,10 +203,14 @@ var zhCodes = map[string]string{
 	"control_plane_unreachable": "网关暂时联系不到控制面，请稍后再试",
 
 	// Invoices.
-	"invoice_not_found": "没有这张账单",
-	"credit_too_large":  "冲减金额超出账单剩余金额",
-	"nothing_to_credit": "这张账单已无可冲减的金额",
-	"line_invalid":      "账单行号不可用",
+	"invoice_not_found":    "没有这张账单",
+	"invoice_overdue":      "账单逾期未付，请先充值",
+	"invoice_not_overdue":  "账单未逾期，不能核销",
+	"credit_limit_invalid": "信用额度不可用",
+	"net_days_invalid":     "付款天数不可用",
+	"credit_too_large":     "冲减金额超出账单剩余金额",
+	"nothing_to_credit":    "这张账单已无可冲减的金额",
+	"line_invalid":         "账单行号不可用",
 
 	// Hosts and gateways.
 	"host_not_found":      "没有这台主机",

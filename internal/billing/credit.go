@@ -165,7 +165,7 @@ func (s *Service) credit(ctx context.Context, tx *store.Tx, p account.Principal,
 		}
 	}
 	// Debt is paid from it first, and what is paid out is free money only.
-	if err := s.rebalance(ctx, tx, a, now); err != nil {
+	if err := s.paid(ctx, tx, a, now); err != nil {
 		return CreditNote{}, err
 	}
 	if c.Refund && note.Total > 0 {

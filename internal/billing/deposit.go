@@ -15,11 +15,13 @@ import (
 	"suanli.dev/internal/store"
 )
 
-// Balance is where an account stands. Available = Settled − Held − UnbilledDue.
+// Balance is where an account stands. Available = Settled + Credit − Held − UnbilledDue.
 type Balance struct {
 	Currency    money.Currency
 	Settled     money.Amount // all that was paid in, less all that was posted; negative: debt
-	Held        money.Amount // part of Settled that is set aside for running leases
+	Held        money.Amount // part of Settled and Credit that is set aside for running leases
+	Credit      money.Amount // the credit limit; 0: prepaid
+	OnCredit    money.Amount // part of Held that Credit stands for
 	UnbilledDue money.Amount // used and not posted yet, and not paid by grants
 	Available   money.Amount // what a new lease can be begun with, beside grants
 	Granted     money.Amount // left of grants that pay for compute, for use now
@@ -89,6 +91,13 @@ func (s *Service) balance(ctx context.Context, tx *store.Tx, accountID string, c
 		return Balance{}, err
 	}
 	b := Balance{Currency: currency, Settled: wallet + hold + debt, Held: hold}
+	if b.Credit, err = s.limitOf(ctx, tx, accountID); err != nil {
+		return Balance{}, err
+	}
+	if b.OnCredit, err = s.onCredit(ctx, tx, accountID, b.Credit, hold); err != nil {
+		return Balance{}, err
+	}
+	b.Held += b.OnCredit
 	for _, l := range leases {
 		due, err := s.due(l, now)
 		if err != nil {
@@ -108,6 +117,6 @@ func (s *Service) balance(ctx context.Context, tx *store.Tx, accountID string, c
 	}
 	b.UnbilledDue -= covered
 	b.Granted = max(0, granted(grants, now)-covered)
-	b.Available = b.Settled - b.Held - b.UnbilledDue
+	b.Available = b.Settled + b.Credit - b.Held - b.UnbilledDue
 	return b, nil
 }

@@ -53,7 +53,7 @@ func (s *Service) announceWarnings(ctx context.Context, tx *store.Tx, a *account
 }
 
 // announceExhausted tells an account that its money has ended.
-func (s *Service) announceExhausted(ctx context.Context, tx *store.Tx, a *accountRow) error {
+func (s *Service) announceExhausted(ctx context.Context, tx *store.Tx, a *accountRow, now time.Time) error {
 	if s.cfg.News == nil {
 		return nil
 	}
@@ -62,7 +62,7 @@ func (s *Service) announceExhausted(ctx context.Context, tx *store.Tx, a *accoun
 		return err
 	}
 	return s.cfg.News.Announce(ctx, tx, a.id, notify.KindBalanceExhausted, a.id, a.exhaustedAt,
-		notify.BalanceExhausted{Currency: string(a.currency), Debt: -debt, DeleteAt: a.exhaustedAt.Add(s.cfg.Grace).UTC()})
+		notify.BalanceExhausted{Currency: string(a.currency), Debt: -debt, DeleteAt: s.deletionAt(a, now).UTC()})
 }
 
 // announceInvoice tells an account that a month was closed.
@@ -72,4 +72,29 @@ func (s *Service) announceInvoice(ctx context.Context, tx *store.Tx, doc Invoice
 	}
 	return s.cfg.News.Announce(ctx, tx, doc.AccountID, notify.KindInvoiceIssued, doc.ID, doc.IssuedAt, notify.InvoiceNews{
 		Number: doc.Number, Currency: string(doc.Currency), Total: doc.Total, From: doc.Start.UTC(), To: doc.End.UTC(), Simulated: doc.Simulated})
+}
+
+// announceDue tells an account that an invoice is to be paid, or was to be; stopAt
+// is when compute stops for it, stopped that it has.
+func (s *Service) announceDue(ctx context.Context, tx *store.Tx, a *accountRow, d due, now, stopAt time.Time, stopped bool) error {
+	if s.cfg.News == nil {
+		return nil
+	}
+	n := notify.InvoiceNews{Number: d.name(), Currency: string(a.currency), Total: d.Total, Open: d.Owed, ComputeStopped: stopped}
+	dueAt := d.DueAt.UTC()
+	n.DueAt = &dueAt
+	if !stopAt.IsZero() {
+		stopAt = stopAt.UTC()
+		n.StopAt = &stopAt
+	}
+	var from, to, simulated int64
+	if err := tx.QueryRow(ctx, `SELECT start_at, end_at, simulated FROM billing_invoices WHERE id = ?`, d.invoiceID).Scan(&from, &to, &simulated); err != nil {
+		return fmt.Errorf("announce invoice %s: %w", d.name(), err)
+	}
+	n.From, n.To, n.Simulated = store.Time(from), store.Time(to), simulated == 1
+	kind := notify.KindInvoiceDue
+	if !now.Before(d.DueAt) {
+		kind = notify.KindInvoiceOverdue
+	}
+	return s.cfg.News.Announce(ctx, tx, a.id, kind, d.invoiceID, now, n)
 }

@@ -209,7 +209,7 @@ func (s *Service) closeMonth(ctx context.Context, accountID string, now time.Tim
 			return err
 		}
 		closed = true
-		return s.rebalance(ctx, tx, a, now)
+		return s.paid(ctx, tx, a, now)
 	})
 	s.changed(accountID)
 	return closed, err

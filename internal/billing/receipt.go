@@ -62,7 +62,7 @@ func (s *Service) Receive(ctx context.Context, tx *store.Tx, in Receipt) (posted
 	if posted, err = s.cfg.Ledger.Find(ctx, tx, t.Key); err != nil {
 		return t, false, err
 	}
-	return posted, posted.ID == t.ID, s.rebalance(ctx, tx, a, in.At)
+	return posted, posted.ID == t.ID, s.paid(ctx, tx, a, in.At)
 }
 
 // GiveBack posts money out of an account's wallet to where it came from. Where it
@@ -108,9 +108,9 @@ func (s *Service) GiveBack(ctx context.Context, tx *store.Tx, in Receipt, taken 
 		if err != nil {
 			return t, false, err
 		}
-		if b.Available < 0 {
+		if free := b.Available - b.Credit + b.OnCredit; free < 0 { // credit is no money
 			return t, false, fault.New(fault.Payment, "insufficient_balance", "a refund of %s %s is %s more than is free; what is set aside and what is used already stays",
-				in.Amount.Display(), in.Currency, (-b.Available).Display())
+				in.Amount.Display(), in.Currency, (-free).Display())
 		}
 	}
 	if err := s.rebalance(ctx, tx, a, in.At); err != nil {

@@ -179,11 +179,12 @@ func (s *Service) enforce(ctx context.Context, tx *store.Tx, a *accountRow, leas
 	switch {
 	case over && a.exhaustedAt.IsZero():
 		a.exhaustedAt = latest(o.until)
-		if err := s.announceExhausted(ctx, tx, a); err != nil {
+		if err := s.announceExhausted(ctx, tx, a, now); err != nil {
 			return err
 		}
 	case !over && o.funds >= 0:
-		a.exhaustedAt, a.graceWarned = time.Time{}, 0
+		a.exhaustedAt = time.Time{}
+		a.paidAgain()
 	}
 	for _, l := range leases {
 		c := l.openInterval(pricing.Compute)
@@ -193,6 +194,9 @@ func (s *Service) enforce(ctx context.Context, tx *store.Tx, a *accountRow, leas
 		end, reason := o.caps[l.id], ReasonSpendingCap
 		if over && (end.IsZero() || !o.until.After(end)) {
 			end, reason = o.until, ReasonBalance
+		}
+		if overdue := a.overdueSince; !overdue.IsZero() && (end.IsZero() || overdue.Before(end)) {
+			end, reason = overdue, ReasonOverdue
 		}
 		if end.IsZero() || end.After(now) || (!c.limit.IsZero() && !end.Before(c.limit)) {
 			continue
@@ -303,7 +307,7 @@ func (s *Service) watchAccount(ctx context.Context, accountID string, now time.T
 			orders = append(orders, order{l.id, c.limitReason})
 			fresh = true
 		}
-		if !a.exhaustedAt.IsZero() && !now.Before(a.exhaustedAt.Add(s.cfg.Grace)) {
+		if at := s.deletionAt(a, now); !at.IsZero() && !a.deletionTold.IsZero() && !now.Before(at) {
 			orders = nil
 			for _, l := range leases {
 				orders = append(orders, order{l.id, ReasonGraceOver})
@@ -350,7 +354,7 @@ func (s *Service) needsWrite(a *accountRow, o outlook, now time.Time) bool {
 	if !o.edge.IsZero() && !o.edge.After(now) {
 		return true
 	}
-	if !o.until.IsZero() && !o.until.After(now) || !a.exhaustedAt.IsZero() || o.funds < 0 {
+	if !o.until.IsZero() && !o.until.After(now) || !a.stoppedSince().IsZero() || o.funds < 0 {
 		return true
 	}
 	for _, until := range o.caps {
@@ -390,12 +394,12 @@ func (s *Service) warn(a *accountRow, o outlook, now time.Time) []Warning {
 		runsOut = o.until
 	}
 	step(WarnBalance, &a.warned, runsOut, s.cfg.Warnings)
-	var deletion time.Time
-	if !a.exhaustedAt.IsZero() {
-		deletion = a.exhaustedAt.Add(s.cfg.Grace)
-	}
+	deletion := s.deletionAt(a, now)
 	steps := slices.Clone(s.cfg.Warnings)
 	steps = append(steps, s.cfg.Grace)
 	step(WarnGrace, &a.graceWarned, deletion, steps)
+	if !deletion.IsZero() && a.deletionTold.IsZero() {
+		a.deletionTold = now.UTC().Truncate(time.Microsecond)
+	}
 	return out
 }

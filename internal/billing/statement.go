@@ -40,8 +40,11 @@ func (s *Service) state(ctx context.Context, tx *store.Tx, a *accountRow, p peri
 	if _, st.Refunded, err = s.cfg.Ledger.Flow(ctx, tx, ledger.Wallet(a.id), a.currency, CodePaidBack, p.end); err != nil {
 		return err
 	}
-	if err = tx.QueryRow(ctx, `SELECT CAST(COALESCE(SUM(total), 0) AS BIGINT) FROM billing_credits WHERE account_id = ? AND issued_at < ?`,
-		a.id, store.Micros(p.end)).Scan(&st.Credited); err != nil {
+	// What was written off is not owed any more, as if it had been credited.
+	if err = tx.QueryRow(ctx, `SELECT CAST(COALESCE(SUM(total), 0) AS BIGINT) FROM (
+		SELECT total FROM billing_credits WHERE account_id = ? AND issued_at < ?
+		UNION ALL SELECT written_off FROM billing_dues WHERE account_id = ? AND written_off_at > 0 AND written_off_at < ?) AS x`,
+		a.id, store.Micros(p.end), a.id, store.Micros(p.end)).Scan(&st.Credited); err != nil {
 		return fmt.Errorf("credits of %s: %w", a.id, err)
 	}
 	st.Paid, st.Credited, st.Refunded = st.Paid-paid, st.Credited-credited, st.Refunded-refunded

@@ -70,6 +70,10 @@ type Config struct {
 	TaxTable              string // path of a CSV file; see pricing.ParseTaxTable
 	TaxJurisdiction       string
 	InvoiceIssuer         string
+	InvoiceNetDays        int64 // to pay an invoice
+	DunningDays           []int // of reminders, from the day an invoice is due
+	DunningStopDays       int64 // after that day, until compute stops; 0: never
+	StorageGraceDays      int64 // from when compute stopped for money until disks are deleted
 
 	StripeKey           string // empty: no payments by Stripe
 	StripeWebhookSecret string
@@ -176,6 +180,34 @@ func rate(key, def, doc string, field func(*Config) *money.Rate) Setting {
 type Step struct {
 	Bound int64 // millionths of a percentage, or seconds
 	Share int64 // basis points
+}
+
+// days is a list of whole numbers of days in order, each once.
+func days(key, def, doc string, field func(*Config) *[]int) Setting {
+	return Setting{Key: key, Default: def, Doc: doc,
+		parse: func(c *Config, v string) error {
+			*field(c) = nil
+			if v == "" {
+				return nil
+			}
+			var list []int
+			for _, part := range strings.Split(v, ",") {
+				n, err := strconv.Atoi(strings.TrimSpace(part))
+				if err != nil || n < -366 || n > 366 || len(list) > 0 && n <= list[len(list)-1] {
+					return note("want whole numbers from -366 to 366 in rising order, separated by commas, such as -3,0,1,7")
+				}
+				list = append(list, n)
+			}
+			*field(c) = list
+			return nil
+		},
+		show: func(c *Config) string {
+			var out []string
+			for _, n := range *field(c) {
+				out = append(out, strconv.Itoa(n))
+			}
+			return strings.Join(out, ",")
+		}}
 }
 
 // steps reads bounds with their shares. Bounds end with unit: "%", or nothing for
@@ -315,6 +347,10 @@ func settings() []Setting {
 		secret("stripe_webhook_secret", "Signing secret of the webhook endpoint at Stripe that sends to PUBLIC_URL/v1/payment-callbacks/stripe.", func(c *Config) *string { return &c.StripeWebhookSecret }),
 		text("stripe_url", "", "URL of Stripe's API, when it is another than Stripe's own, such as a mock's.", func(c *Config) *string { return &c.StripeURL }, optional(webURL)),
 		text("payment_return_url", "", "URL to which payers return from a provider's checkout; empty: public_url.", func(c *Config) *string { return &c.PaymentReturnURL }, optional(webURL)),
+		number("invoice_net_days", "14", "Days that an account has to pay an invoice, if it has no number of its own.", 1, 366, func(c *Config) *int64 { return &c.InvoiceNetDays }),
+		days("dunning_days", "-3,0,1,7", "Days on which accounts are reminded of an invoice, counted from the day it is due, separated by commas; empty: none.", func(c *Config) *[]int { return &c.DunningDays }),
+		number("dunning_stop_days", "14", "Days after the day an invoice is due until compute stops for it, which is announced three days before; 0: never.", 0, 366, func(c *Config) *int64 { return &c.DunningStopDays }),
+		number("storage_grace_days", "7", "Days that disks are kept after compute stopped for money, before they are deleted, which is announced.", 1, 366, func(c *Config) *int64 { return &c.StorageGraceDays }),
 		text("catalog_dir", "", "Folder with the operator's own templates and regions.", func(c *Config) *string { return &c.CatalogDir }, optional(folder)),
 		text("who_may_host", "anyone", "Who may let hosts join: anyone (owners and admins of every account) or operator. Whoever has root on a host can read what runs there.", func(c *Config) *string { return &c.WhoMayHost }, oneOf("anyone", "operator")),
 		text("admin_email", "admin@localhost", "E-mail address of the first operator, made when the database is empty. The password is written to data_dir/admin-password.", func(c *Config) *string { return &c.AdminEmail }, filled),

@@ -24,10 +24,11 @@ var migrations embed.FS
 
 // Paths of the accounts that every cloud has.
 const (
-	Deposits   = "platform/deposits"   // where prepaid money comes from; negative by all that was paid in
-	Commission = "platform/commission" // the platform's part of charges
-	Rounding   = "platform/rounding"   // what invoices' totals are more than their lines, to the minor unit
-	Promotions = "platform/promotions" // where grants come from, and what is lost of them goes back to
+	Deposits   = "platform/deposits"    // where prepaid money comes from; negative by all that was paid in
+	Commission = "platform/commission"  // the platform's part of charges
+	Rounding   = "platform/rounding"    // what invoices' totals are more than their lines, to the minor unit
+	Promotions = "platform/promotions"  // where grants come from, and what is lost of them goes back to
+	WrittenOff = "platform/written_off" // what invoices came to that nobody pays; negative by all that was given up
 )
 
 // Tax is what is collected for a jurisdiction and not paid to it.

@@ -92,14 +92,17 @@ type StorageDeleted struct {
 // InvoiceNews is the payload of invoice.issued, invoice.due and invoice.overdue; its
 // subject is the invoice.
 type InvoiceNews struct {
-	Number    string       `json:"number"`
-	Currency  string       `json:"currency"`
-	Total     money.Amount `json:"total" doc:"In whole minor units"`
-	Open      money.Amount `json:"open,omitempty" doc:"What of it is unpaid; absent: nothing"`
-	From      time.Time    `json:"from" doc:"The beginning of what it is for"`
-	To        time.Time    `json:"to" doc:"The end of what it is for"`
-	DueAt     *time.Time   `json:"due_at,omitempty" doc:"Until when it is to be paid; absent: it was paid in advance"`
-	Simulated bool         `json:"simulated"`
+	Number   string       `json:"number"`
+	Currency string       `json:"currency"`
+	Total    money.Amount `json:"total" doc:"In whole minor units"`
+	Open     money.Amount `json:"open,omitempty" doc:"What of it is unpaid; absent: nothing"`
+	From     time.Time    `json:"from" doc:"The beginning of what it is for"`
+	To       time.Time    `json:"to" doc:"The end of what it is for"`
+	DueAt    *time.Time   `json:"due_at,omitempty" doc:"Until when it is to be paid; absent: it was paid in advance"`
+	StopAt   *time.Time   `json:"stop_at,omitempty" doc:"When compute stops unless it is paid"`
+	// ComputeStopped says that nothing runs until it is paid.
+	ComputeStopped bool `json:"compute_stopped,omitempty" doc:"Nothing runs until it is paid"`
+	Simulated      bool `json:"simulated"`
 }
 
 // BudgetReached is the payload of budget.reached; its subject is the budget.

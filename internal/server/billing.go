@@ -62,6 +62,7 @@ func (a *API) registerBilling() {
 		ID: "verifyLedger", Method: http.MethodGet, Path: "/v1/operator/ledger/verify", Summary: "Prove every balance, charge and invoice from use, quotes and postings", Tag: tagBilling, Action: account.Operate,
 	}, a.verifyLedger)
 	a.registerInvoices()
+	a.registerCreditLimits()
 }
 
 func (a *API) getBalance(ctx context.Context, p account.Principal, _ *none) (*body[api.Balance], error) {
@@ -74,7 +75,7 @@ func (a *API) getBalance(ctx context.Context, p account.Principal, _ *none) (*bo
 		return nil, err
 	}
 	return &body[api.Balance]{api.Balance{
-		Currency: string(b.Currency), Settled: b.Settled, Held: b.Held, UnbilledDue: b.UnbilledDue, Available: b.Available, Granted: b.Granted,
+		Currency: string(b.Currency), Settled: b.Settled, Held: b.Held, CreditLimit: b.Credit, UnbilledDue: b.UnbilledDue, Available: b.Available, Granted: b.Granted,
 		BurnPerHour: r.BurnPerHour, RunsOutAt: optional(r.Until),
 	}}, nil
 }

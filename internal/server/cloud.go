@@ -204,6 +204,7 @@ func (c *Cloud) openServices(ctx context.Context, secret []byte) error {
 			return billing.Party{Name: a.Name, TimeZone: a.TimeZone}, err
 		},
 		Taxes: taxes, Jurisdiction: cfg.TaxJurisdiction, Issuer: cfg.InvoiceIssuer,
+		NetDays: int(cfg.InvoiceNetDays), Dunning: dunning(cfg), Grace: time.Duration(cfg.StorageGraceDays) * 24 * time.Hour,
 		OnExhausted: func(ctx context.Context, accountID, leaseID string, reason billing.Reason) {
 			if err := c.Leases.Exhaust(ctx, leaseID, string(reason), reason == billing.ReasonGraceOver); err != nil {
 				log.WarnContext(ctx, "stop an unpaid lease", "lease", leaseID, "account", accountID, "error", err)
@@ -315,6 +316,13 @@ func readTaxes(path string) ([]pricing.TaxRule, error) {
 	return rules, nil
 }
 
+// dunning is the operator's rule for invoices that are not paid.
+func dunning(cfg *config.Config) *pricing.Dunning {
+	d := pricing.StandardDunning()
+	d.ReminderDays, d.StopDays = cfg.DunningDays, int(cfg.DunningStopDays)
+	return &d
+}
+
 // levels are the operator's promise to renters and rule for hosts' faults.
 func levels(cfg *config.Config) (pricing.Promise, pricing.PenaltyRule) {
 	p := pricing.Promise{MinimumSeconds: cfg.SLAMinimumSeconds, NoticeSeconds: cfg.SLANoticeSeconds}
@@ -401,6 +409,7 @@ func (c *Cloud) Run(ctx context.Context) error {
 	part("fleet", c.Fleet.Run)
 	part("billing", c.Billing.Run)
 	part("invoices", c.Billing.RunInvoices)
+	part("dunning", c.Billing.RunDunning)
 	part("leases", c.Leases.Run)
 	part("service levels", c.Levels.Run)
 	part("spot market", c.Market.Run)
