@@ -300,8 +300,8 @@ func (r *round) refuse(b *Bid) {
 func (r *round) market(leases map[string]lease.SpotLease, supply []fleet.Supply) (auction.Market, []*Bid) {
 	m := auction.Market{Zone: r.key.Zone, Model: r.key.Model, Params: r.s.Params}
 	var in []*Bid
-	running := map[string]bool{} // leases
-	hosts := map[string]bool{}
+	running := map[string]bool{}                          // leases
+	hosts, yields := map[string]bool{}, map[string]bool{} // yields: leases
 	for _, h := range supply {
 		hosts[h.HostID] = true
 	}
@@ -322,9 +322,12 @@ func (r *round) market(leases map[string]lease.SpotLease, supply []fleet.Supply)
 	for _, h := range supply {
 		a := auction.Host{ID: h.HostID, GPUs: h.Free, Floor: h.Floor.Floor(onDemand, last, m.Params.Tick)}
 		for id, n := range h.Leases {
-			if a.GPUs += n; !running[id] {
-				a.OnDemand += n
+			a.GPUs += n
+			if running[id] {
+				n = h.Claimed[id] // the rest of it is left to bids
+				yields[id] = yields[id] || n > 0
 			}
+			a.OnDemand += n
 		}
 		if !h.Open {
 			closed = append(closed, auction.Avoid{Host: h.HostID, Until: r.now.Add(time.Hour)})
@@ -351,7 +354,7 @@ func (r *round) market(leases map[string]lease.SpotLease, supply []fleet.Supply)
 		case b.State == Interrupted:
 			a.Hosts = []string{b.HostID} // its disk is there
 		case running[b.LeaseID]:
-			a.Run = &auction.Run{Host: b.HostID, Since: b.Since, Floor: b.floor, Price: b.Paid, LeaveAt: b.LeaveAt}
+			a.Run = &auction.Run{Host: b.HostID, Since: b.Since, Floor: b.floor, Price: b.Paid, LeaveAt: b.LeaveAt, Yields: yields[b.LeaseID]}
 			a.Avoid = nil
 			if l.EverRan {
 				a.Hosts = []string{b.HostID}

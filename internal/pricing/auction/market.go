@@ -140,6 +140,9 @@ type Run struct {
 	Price Price `json:"price_per_gpu_hour"`
 	// LeaveAt is the end of the notice, zero where there is none.
 	LeaveAt time.Time `json:"leave_at,omitzero"`
+	// Yields says that a lease on demand waits for GPUs of the bid, which has to
+	// leave whatever it bids, after its notice.
+	Yields bool `json:"yields,omitempty"`
 }
 
 // Limit is the most that the bid pays.
