@@ -160,7 +160,9 @@ func (r *round) hold(ctx context.Context, tx *store.Tx) (time.Time, error) {
 	if len(r.wanted) > 0 {
 		return time.Time{}, errNotPrepared
 	}
+	news := false
 	for _, b := range r.bids {
+		news = news || b.changed
 		if err := saveBid(ctx, tx, b); err != nil {
 			return time.Time{}, err
 		}
@@ -170,13 +172,17 @@ func (r *round) hold(ctx context.Context, tx *store.Tx) (time.Time, error) {
 		if known && was.Price == g.Price && was.Ask == g.Ask {
 			continue
 		}
+		news = true
 		if _, err := tx.Exec(ctx, `INSERT INTO market_price (zone, gpu_model, simulated, gpus, at, price, ask) VALUES (?, ?, ?, ?, ?, ?, ?)`,
 			r.key.Zone, r.key.Model, bit(r.key.Simulated), g.GPUs, store.Micros(r.now), int64(g.Price), int64(g.Ask)); err != nil {
 			return time.Time{}, fmt.Errorf("record price: %w", err)
 		}
 	}
-	_, err = tx.Exec(ctx, `UPDATE market SET cleared_at = ?, next_at = ? WHERE zone = ? AND gpu_model = ? AND simulated = ?`,
-		store.Micros(r.now), store.Micros(result.Next), r.key.Zone, r.key.Model, bit(r.key.Simulated))
+	if !news {
+		return result.Next, nil // a price holds until the next one, so nothing is to be written
+	}
+	_, err = tx.Exec(ctx, `UPDATE market SET cleared_at = ? WHERE zone = ? AND gpu_model = ? AND simulated = ?`,
+		store.Micros(r.now), r.key.Zone, r.key.Model, bit(r.key.Simulated))
 	return result.Next, err
 }
 
