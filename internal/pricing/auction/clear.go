@@ -507,7 +507,10 @@ func (d *decider) prices() []Good {
 // the GPUs of those that have one, and a tick.
 func (d *decider) pressure(place []int32) []Price {
 	used := make([][]int32, len(d.goods)) // hosts
-	open := make([]int, len(d.hosts))     // GPUs that could be lost
+	// Those of a bid within its minimum run are among them: it cannot be outbid yet,
+	// and without what waits for them it would be let for less than it is worth to
+	// others, to whom their own minute is as good.
+	open := make([]int, len(d.hosts))
 	for h := range d.hosts {
 		open[h] = d.hosts[h].room
 	}
@@ -519,9 +522,6 @@ func (d *decider) pressure(place []int32) []Price {
 		b := &d.bids[i]
 		largest = max(largest, b.GPUs)
 		used[b.good] = append(used[b.good], h)
-		if b.safe {
-			open[h] -= b.GPUs
-		}
 	}
 	// Of each size, the best first, as many as the largest bundle holds.
 	losers := make([][]int32, len(d.goods))
