@@ -174,6 +174,9 @@ func (c *Cloud) openServices(ctx context.Context, secret []byte) error {
 		OnSilent: func(ctx context.Context, hostID string, lastSeen time.Time) error {
 			return c.Leases.OnSilent(ctx, hostID, lastSeen)
 		},
+		SpotHolds: func(ctx context.Context, tx *store.Tx, hostID string) (map[string]fleet.SpotHold, error) {
+			return c.Market.Holds(ctx, tx, hostID)
+		},
 		// A gateway's streams end with its tunnel, at once.
 		OnGatewayRemoved: func(id string) { c.Tunnels.Disconnect(id) },
 		OnGPUFault: func(ctx context.Context, f fleet.GPUFault) {
