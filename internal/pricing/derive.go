@@ -49,7 +49,7 @@ func Derive(items []Item) []Derivation {
 
 // FractionText writes an exact number of micro-units in units of money: whole
 // micro-units as a decimal, and the rest as a fraction of the last digit, such as
-// "0.333333 + 1/3 of 0.000001".
+// "0.333333 + 1/3 × 0.000001".
 func FractionText(micros *big.Rat) string {
 	whole, rest := new(big.Int).QuoRem(micros.Num(), micros.Denom(), new(big.Int))
 	text := money.Amount(whole.Int64()).String()
@@ -61,5 +61,5 @@ func FractionText(micros *big.Rat) string {
 		sign = "-"
 		rest.Abs(rest)
 	}
-	return fmt.Sprintf("%s %s %s/%s of 0.000001", text, sign, rest, micros.Denom())
+	return fmt.Sprintf("%s %s %s/%s × 0.000001", text, sign, rest, micros.Denom())
 }

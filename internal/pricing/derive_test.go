@@ -59,8 +59,8 @@ func TestDerivationsCarryWhatRoundingLeavesAndAddUpToTheAmount(t *testing.T) {
 func TestFractionsOfAMicroUnitAreWrittenExactly(t *testing.T) {
 	t.Parallel()
 	for want, r := range map[string]*big.Rat{
-		"3.600000": big.NewRat(3_600_000, 1), "0.333333 + 1/3 of 0.000001": big.NewRat(1_000_000, 3), "0.000000 - 1/2 of 0.000001": big.NewRat(-1, 2),
-		"-0.000001 - 1/2 of 0.000001": big.NewRat(-3, 2), "0.000000": new(big.Rat),
+		"3.600000": big.NewRat(3_600_000, 1), "0.333333 + 1/3 × 0.000001": big.NewRat(1_000_000, 3), "0.000000 - 1/2 × 0.000001": big.NewRat(-1, 2),
+		"-0.000001 - 1/2 × 0.000001": big.NewRat(-3, 2), "0.000000": new(big.Rat),
 	} {
 		if got := FractionText(r); got != want {
 			t.Errorf("%s: %q, want %q", r, got, want)
