@@ -42,6 +42,7 @@ func billCommand() *cobra.Command {
 		func(cmd *cobra.Command, b *api.Bill) {
 			printBill(cmd, b)
 		})
+	cmd.AddCommand(chargesCommand(), explainCommand())
 	return cmd
 }
 

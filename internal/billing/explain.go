@@ -45,7 +45,11 @@ type Explanation struct {
 	Recomputed money.Amount // by the steps
 	At         time.Time    // when it was posted
 	Steps      []Step
-	zone       *time.Location
+	// Of a transfer: the moment that its key is for, and what transfers of the same
+	// code for the same thing and moment came to before it and come to in all.
+	KeyedAt     time.Time
+	Before, All money.Amount
+	zone        *time.Location
 }
 
 // OK reports whether computing the figure again gave exactly what was posted.
@@ -57,6 +61,15 @@ type Step struct {
 	Code   string
 	Values map[string]string
 	Amount *money.Amount
+}
+
+// Say adds a step without an amount; values are names and values in turn. It is for
+// who adds steps that this package cannot give alone: Conclude has to follow.
+func (e *Explanation) Say(code string, values ...string) {
+	if n := len(e.Steps); n > 0 && strings.HasPrefix(e.Steps[n-1].Code, "check_") {
+		e.Steps = e.Steps[:n-1]
+	}
+	e.say(code, values...)
 }
 
 func (e *Explanation) say(code string, values ...string) {
@@ -115,7 +128,7 @@ func (s *Service) Explain(ctx context.Context, accountID, id string) (Explanatio
 }
 
 func noCharge(id string) error {
-	return fault.New(fault.NotFound, "charge_not_found", "there is no charge, transfer or credit note %q; `suanli bill ls` lists charges", id)
+	return fault.New(fault.NotFound, "charge_not_found", "there is no charge, transfer or credit note %q; `suanli bill charges` lists charges", id)
 }
 
 // chargeRow is a charge and when it counts.
@@ -633,6 +646,25 @@ func (s *Service) explainTransfer(ctx context.Context, tx *store.Tx, accountID, 
 	e.Recomputed = t.Amount
 	if ident.Check(ident.Lease, t.Reference) == nil {
 		e.LeaseID = t.Reference
+	}
+	if head, _, ok := strings.Cut(t.Key, ":"); ok && len(head) == 14 {
+		if micros, err := strconv.ParseInt(head, 16, 64); err == nil {
+			e.KeyedAt = time.UnixMicro(micros).UTC()
+		}
+	}
+	if !e.KeyedAt.IsZero() {
+		same, err := s.cfg.Ledger.About(ctx, tx, e.KeyedAt, e.KeyedAt, t.Reference)
+		if err != nil {
+			return Explanation{}, err
+		}
+		for _, o := range same {
+			if o.Code == t.Code && o.Debit == t.Debit && o.Credit == t.Credit {
+				e.All += o.Amount
+				if o.ID < t.ID {
+					e.Before += o.Amount
+				}
+			}
+		}
 	}
 	switch t.Code {
 	case CodeCharge, CodeCorrection, CodePrepayment, CodeUnusedPaid:

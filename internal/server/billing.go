@@ -71,6 +71,7 @@ func (a *API) registerBilling() {
 		ID: "verifyLedger", Method: http.MethodGet, Path: "/v1/operator/ledger/verify", Summary: "Prove every balance, charge and invoice from use, quotes and postings", Tag: tagBilling, Action: account.Operate,
 	}, a.verifyLedger)
 	a.registerInvoices()
+	a.registerExplanations()
 }
 
 func (a *API) getBalance(ctx context.Context, p account.Principal, _ *none) (*body[api.Balance], error) {
