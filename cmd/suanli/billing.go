@@ -42,7 +42,7 @@ func billCommand() *cobra.Command {
 		func(cmd *cobra.Command, b *api.Bill) {
 			printBill(cmd, b)
 		})
-	cmd.AddCommand(chargesCommand(), explainCommand())
+	cmd.AddCommand(chargesCommand(), explainCommand(), exportCommand())
 	return cmd
 }
 

@@ -72,6 +72,7 @@ func (a *API) registerBilling() {
 	}, a.verifyLedger)
 	a.registerInvoices()
 	a.registerExplanations()
+	a.registerFocus()
 }
 
 func (a *API) getBalance(ctx context.Context, p account.Principal, _ *none) (*body[api.Balance], error) {
