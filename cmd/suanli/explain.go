@@ -10,17 +10,9 @@ import (
 )
 
 func chargesCommand() *cobra.Command {
-	return showing("charges [LEASE]", tr("List charges, newest first"), cobra.MaximumNArgs(1),
-		func(cmd *cobra.Command, c *api.Client, args []string) ([]api.Charge, error) {
-			lease := ""
-			if len(args) == 1 {
-				l, err := c.Lease(cmd.Context(), args[0])
-				if err != nil {
-					return nil, err
-				}
-				lease = l.ID
-			}
-			return c.Charges(cmd.Context(), lease)
+	return showing("charges", tr("List charges, newest first"), cobra.NoArgs,
+		func(cmd *cobra.Command, c *api.Client, _ []string) ([]api.Charge, error) {
+			return c.Charges(cmd.Context(), "")
 		},
 		func(cmd *cobra.Command, list []api.Charge) {
 			t := newTable(tr("CHARGE"), tr("LEASE"), tr("METER"), tr("TO"), tr("AMOUNT"), tr("CURRENCY"))

@@ -51,7 +51,7 @@ func exportCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return done(cmd, map[string]string{"file": output}, "Wrote %s", output)
+			return done(cmd, map[string]string{"file": output}, "%s written", output)
 		},
 	}
 	cmd.Flags().StringVar(&format, "format", "focus", tr("what to export: focus"))
