@@ -231,7 +231,7 @@ func TestShellsCompleteNamesOfLeasesAndHosts(t *testing.T) {
 		}
 	}
 	for _, c := range []struct{ line, want string }{
-		{"ssh|", "mine\trunning"}, {"ssh|mi", "mine\t"}, {"ssh|ls-", "ls-1\t"}, {"ssh|x", ""}, {"exec|", "mine"}, {"logs|", "mine"}, {"bill|", "charges"}, {"stop|m", "mine"},
+		{"ssh|", "mine\trunning"}, {"ssh|mi", "mine\t"}, {"ssh|ls-", "ls-1\t"}, {"ssh|x", ""}, {"exec|", "mine"}, {"logs|", "mine"}, {"bill|m", "mine"}, {"stop|m", "mine"},
 		{"cp|", "mine:\t"}, {"host show|", "rack\tho-1"}, {"host show|ho", "ho-1\track"}, {"host token --region|", "1\t"}, {"host price --gpu-model|", "1\t"}, {"quote|", "1\t"}, {"gateway remove|", "1\t"}, {"ps --state|", "accepted"}, {"rent --template|", "1\t"}, {"ssh mine|", ""}, {"log|", "logs\t"},
 	} {
 		words, last, _ := strings.Cut(c.line, "|")
