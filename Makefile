@@ -108,6 +108,13 @@ test-engines: $(RUNSC) ## Test hosts with Podman and with gVisor, which are inst
 	SUANLI_TEST_PACKAGES="podman runc" SUANLI_TEST_PODMAN=podman SUANLI_TEST_RUNSC=$(abspath $(RUNSC)) deploy/setup-test.sh \
 		$(GO) test -count=1 -v -timeout $(TEST_TIMEOUT) -run 'Podman|GVisor' ./e2e
 
+FOCUS_VENV ?= $(abspath bin/focus-validator)
+
+.PHONY: test-focus
+test-focus: ## Check FOCUS exports with the public validator, which is installed for it
+	test -x $(FOCUS_VENV)/bin/focus-validator || { python3 -m venv $(FOCUS_VENV) && $(FOCUS_VENV)/bin/pip install -q focus-validator==1.0.0 'multimethod<1.12'; }
+	SUANLI_TEST_FOCUS=$(FOCUS_VENV)/bin/focus-validator $(GO) test -count=1 -v -timeout $(TEST_TIMEOUT) -run 'Validator' ./internal/billing
+
 .PHONY: test-jupyter
 test-jupyter: $(JUPYTER) ## Test JupyterLab through the gateway, in an image that is built for it
 	SUANLI_TEST_JUPYTER=$(abspath $(JUPYTER)) deploy/setup-test.sh \

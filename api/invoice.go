@@ -138,6 +138,11 @@ func (c *Client) CreditNotes(ctx context.Context, invoiceID string) ([]CreditNot
 	return collect(all[CreditNote](ctx, c, "/v1/invoices/"+url.PathEscape(invoiceID)+"/credit-notes", nil))
 }
 
+// CreditNotePDF downloads a credit note of an invoice.
+func (c *Client) CreditNotePDF(ctx context.Context, invoiceID, note string) (io.ReadCloser, error) {
+	return c.Open(ctx, http.MethodGet, "/v1/invoices/"+url.PathEscape(invoiceID)+"/credit-notes/"+url.PathEscape(note)+"/pdf", nil, "*/*")
+}
+
 // CreditInvoice takes back a part of an invoice of any account. It is for
 // operators.
 func (c *Client) CreditInvoice(ctx context.Context, invoiceID string, in Credit) (*CreditNote, error) {

@@ -25,12 +25,13 @@ const (
 )
 
 // monthStages is how long a month's end took, by its parts.
-type monthStages struct{ rate, post, verify time.Duration }
+type monthStages struct{ rate, post, verify, invoice, proof time.Duration }
 
-func (s monthStages) total() time.Duration { return s.rate + s.post + s.verify }
+func (s monthStages) total() time.Duration { return s.rate + s.post + s.verify + s.invoice + s.proof }
 
 func (s monthStages) String() string {
-	return fmt.Sprintf("%s (rating %s, posting %s, verification %s)", s.total().Round(time.Millisecond), s.rate.Round(time.Millisecond), s.post.Round(time.Millisecond), s.verify.Round(time.Millisecond))
+	return fmt.Sprintf("%s (rating %s, posting %s, verification %s; closing the month with invoices %s, proof of everything %s)", s.total().Round(time.Millisecond), s.rate.Round(time.Millisecond),
+		s.post.Round(time.Millisecond), s.verify.Round(time.Millisecond), s.invoice.Round(time.Millisecond), s.proof.Round(time.Millisecond))
 }
 
 // benchMonthEnd closes a month of 100,000 leases at once, nothing of which was
@@ -38,8 +39,8 @@ func (s monthStages) String() string {
 // that was kept all month, egress), on all cores; posts the provider's part and the
 // commission of each meter to SQLite, synchronous=FULL; and verifies the books. Ours
 // is the time of that, the peer four times the time of a quarter of the leases, so
-// the ratio is how far from linear it is. Invoices are not in it: they are made
-// from the same postings, account by account.
+// the ratio is how far from linear it is. To it comes the same number of leases
+// whose month the billing service itself closes, with invoices; see invoiceMonth.
 func benchMonthEnd(ctx context.Context, w *world) (result, error) {
 	leases := monthLeases
 	if v := os.Getenv("SUANLI_BENCH_LEASES"); v != "" {
@@ -156,6 +157,9 @@ func monthEnd(ctx context.Context, w *world, leases int) (s monthStages, err err
 		err = fmt.Errorf("the books do not balance: %v", report.Faults)
 	}
 	s.verify = time.Since(begin)
+	if err == nil {
+		s.invoice, s.proof, err = invoiceMonth(ctx, w, leases)
+	}
 	// By another way than the books: what all leases owe is what was taken from the
 	// wallets.
 	var owed money.Amount

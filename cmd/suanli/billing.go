@@ -45,6 +45,7 @@ func billCommand() *cobra.Command {
 		func(cmd *cobra.Command, b *api.Bill) {
 			printBill(cmd, b)
 		})
+	cmd.AddCommand(chargesCommand(), explainCommand(), exportCommand())
 	return cmd
 }
 

@@ -195,7 +195,7 @@ func exists(words []string, whole bool) error {
 	if cmd == root {
 		return fmt.Errorf("there is no command %q", words[0])
 	}
-	if cmd.HasSubCommands() {
+	if cmd.HasSubCommands() && cmd.RunE == nil {
 		if len(rest) > 0 || whole {
 			return fmt.Errorf("%s has no subcommand %q", cmd.Name(), rest)
 		}

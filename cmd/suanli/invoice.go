@@ -82,7 +82,7 @@ func percent(ppm int64) string {
 }
 
 func downloadCommand() *cobra.Command {
-	var format, output string
+	var format, output, note string
 	cmd := &cobra.Command{
 		Use: "download NUMBER", Short: tr("Download an invoice as PDF or CSV"), Args: cobra.ExactArgs(1),
 		Example: "suanli invoice download INV-000001\nsuanli invoice download INV-000001 --format csv --output -",
@@ -98,7 +98,17 @@ func downloadCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			in, err := c.InvoiceFile(cmd.Context(), v.ID, format)
+			number := v.Number
+			var in io.ReadCloser
+			if note != "" {
+				if format != "pdf" {
+					return usageError{fmt.Errorf("%s", tr("a credit note is there as pdf only"))}
+				}
+				number = strings.ToUpper(note)
+				in, err = c.CreditNotePDF(cmd.Context(), v.ID, note)
+			} else {
+				in, err = c.InvoiceFile(cmd.Context(), v.ID, format)
+			}
 			if err != nil {
 				return err
 			}
@@ -108,7 +118,7 @@ func downloadCommand() *cobra.Command {
 				return err
 			}
 			if output == "" {
-				output = v.Number + "." + format
+				output = number + "." + format
 			}
 			f, err := os.Create(output)
 			if err != nil {
@@ -125,6 +135,7 @@ func downloadCommand() *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&format, "format", "pdf", tr("pdf or csv"))
+	cmd.Flags().StringVar(&note, "note", "", tr("number of one of its credit notes, to download that"))
 	cmd.Flags().StringVar(&output, "output", "", tr("file to write; -: standard output (default: the number and the format)"))
 	return cmd
 }

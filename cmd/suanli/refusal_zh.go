@@ -154,6 +154,10 @@ var zhCodes = map[string]string{
 
 	// Leases.
 	"lease_not_found":       "没有这个租约",
+	"credit_note_not_found": "该账单没有这份贷记通知",
+	"period_invalid":        "账期应为月份，如 2026-11",
+	"transfer_not_found":    "没有这笔转账",
+	"charge_not_found":      "没有这笔扣费、转账或贷记通知；suanli bill charges 列出扣费",
 	"lease_ambiguous":       "有多个同名租约，请使用 ID",
 	"lease_ended":           "租约已结束",
 	"lease_exists":          "该租约已按其他条件开始",

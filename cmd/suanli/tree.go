@@ -84,11 +84,11 @@ func finish(root *cobra.Command) {
 		if c.Name() == "help" {
 			return
 		}
-		if c.HasSubCommands() {
+		if c.HasSubCommands() && c.RunE == nil {
 			refuseUnknown(c)
 			return
 		}
-		checkArgs(c)
+		checkArgs(c) // also of one that does something itself, such as bill
 		if c.ValidArgsFunction == nil {
 			c.ValidArgsFunction = completerOf(c)
 		}

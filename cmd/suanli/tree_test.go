@@ -79,7 +79,7 @@ func TestEveryCommandPrintsJSONWhenAsked(t *testing.T) {
 		"login": {p.url, "--email", "a@example.com", "--password-file", "-"}, "logout": {}, "account show": {}, "account list": {},
 		"account create": {"name", "--email", "b@example.com", "--password-file", "-"}, "key create": {"name"}, "key list": {}, "key delete": {"ak-1"},
 		"invoice ls": {}, "invoice credits": {"INV-000001"}, "invoice credit": {"INV-000001", "--line", "0=1.00"}, "refund": {"ac-1", "5"}, "invoice show": {"INV-000001"}, "invoice download": {"INV-000001", "--output", filepath.Join(t.TempDir(), "a.pdf")}, "invoice statements": {}, "invoice customer": {"ac-1", "--name", "n"},
-		"key ssh-add": {file}, "earnings": {"--by", "day"}, "host statement": {"--month", "2026-03"}, "status": {}, "sla list": {}, "sla show": {"mine"}, "sla confirm": {"mine", "2026-03-01T12:00:00Z"}, "payout balance": {}, "payout list": {}, "payout create": {"2026-03"}, "payout mark": {"po-1", "approve"}, "pay create": {"5"}, "pay list": {}, "pay show": {"pm-1"}, "pay refund": {"pm-1"}, "pay enter": {"ac-1", "5"}, "pay confirm": {"pm-1", "5"}, "pay reverse": {"pm-1"}, "pay resolve": {"pm-1"}, "balance": {}, "bill": {"mine"}, "deposit": {"ac-1", "5"}, "ledger verify": {}, "config check": {}, "doctor": {"--data-dir", data},
+		"key ssh-add": {file}, "earnings": {"--by", "day"}, "host statement": {"--month", "2026-03"}, "status": {}, "sla list": {}, "sla show": {"mine"}, "sla confirm": {"mine", "2026-03-01T12:00:00Z"}, "payout balance": {}, "payout list": {}, "payout create": {"2026-03"}, "payout mark": {"po-1", "approve"}, "pay create": {"5"}, "pay list": {}, "pay show": {"pm-1"}, "pay refund": {"pm-1"}, "pay enter": {"ac-1", "5"}, "pay confirm": {"pm-1", "5"}, "pay reverse": {"pm-1"}, "pay resolve": {"pm-1"}, "balance": {}, "bill": {"mine"}, "bill charges": {}, "bill explain": {"ch-1"}, "bill export": {"--period", "2026-03", "--output", filepath.Join(t.TempDir(), "focus.csv")}, "deposit": {"ac-1", "5"}, "ledger verify": {}, "config check": {}, "doctor": {"--data-dir", data},
 		"backup": {backup, "--data-dir", data}, "restore": {backup, "--data-dir", restored}, "image push": {"digits:1", rootfs(t, "init")}, "openapi": {},
 		"account grant": {"ac-1", "5", "--trial"}, "account grants": {}, "account credit show": {}, "account credit set": {"ac-1", "5", "--net-days", "30"}, "account credit revoke": {"ac-1"}, "invoice dues": {}, "invoice write-off": {"INV-000001"}, "coupon create": {"THANKS 5.00USD"}, "coupon list": {}, "coupon redeem": {"THANKS"}, "monthly show": {"mine"}, "monthly set": {"mine", "--renew"}, "monthly reprice": {"mine"},
 		"demo": {p.url, "--password-file", "-"}, "end": {"mine"},
@@ -234,7 +234,7 @@ func TestShellsCompleteNamesOfLeasesAndHosts(t *testing.T) {
 		}
 	}
 	for _, c := range []struct{ line, want string }{
-		{"ssh|", "mine\trunning"}, {"ssh|mi", "mine\t"}, {"ssh|ls-", "ls-1\t"}, {"ssh|x", ""}, {"exec|", "mine"}, {"logs|", "mine"}, {"bill|", "mine"}, {"stop|m", "mine"},
+		{"ssh|", "mine\trunning"}, {"ssh|mi", "mine\t"}, {"ssh|ls-", "ls-1\t"}, {"ssh|x", ""}, {"exec|", "mine"}, {"logs|", "mine"}, {"bill|m", "mine"}, {"stop|m", "mine"},
 		{"cp|", "mine:\t"}, {"host show|", "rack\tho-1"}, {"host show|ho", "ho-1\track"}, {"host token --region|", "1\t"}, {"host price --gpu-model|", "1\t"}, {"quote|", "1\t"}, {"gateway remove|", "1\t"}, {"ps --state|", "accepted"}, {"rent --template|", "1\t"}, {"ssh mine|", ""}, {"log|", "logs\t"},
 	} {
 		words, last, _ := strings.Cut(c.line, "|")

@@ -260,6 +260,7 @@ func TestWhateverHappensABillIsItsStoryInExactFractions(t *testing.T) {
 			if held := w.ledgerBalance(ledger.Hold(renter)); held != 0 {
 				rt.Fatalf("%s is still held", held)
 			}
+			w.explains(renter)
 		})
 		w.t = t
 		w.right()

@@ -38,8 +38,10 @@ const maxWrong = 100
 // alone: every balance is the sum of its transfers; every lease's charges are what
 // its use comes to by its quote, and are split as it says; what accounts paid and
 // providers earned is their charges; every invoice has its month's charges, and its
-// sums, taxes, number and digest are right; statements follow each other. It reads
-// everything, changes nothing, and lists what is not so, in this order.
+// sums, taxes, number and digest are right; every tax, rounding and credit note was
+// posted as it says, and nothing else was; statements follow each other and have
+// what was paid. It reads everything, changes nothing, and lists what is not so, in
+// this order.
 func (s *Service) VerifyLedger(ctx context.Context) (Report, error) {
 	var r Report
 	var err error
@@ -59,7 +61,7 @@ func (s *Service) VerifyLedger(ctx context.Context) (Report, error) {
 func (s *Service) Proof(ctx context.Context, tx *store.Tx) (Report, error) {
 	var r Report
 	for _, check := range []func(context.Context, *store.Tx, *Report) error{
-		s.verifyLeases, s.verifyPayments, s.verifyDocuments, s.verifyInvoices, s.verifyStatements, s.verifyCredit,
+		s.verifyLeases, s.verifyCharges, s.verifyPayments, s.verifyDocuments, s.verifyInvoices, s.verifyPapers, s.verifyStatements, s.verifyMonths, s.verifyCredit,
 	} {
 		if err := check(ctx, tx, &r); err != nil {
 			return r, fmt.Errorf("verify the books: %w", err)

@@ -170,6 +170,10 @@ func (s *Service) take(ctx context.Context, tx *store.Tx, p account.Principal, q
 			return err
 		}
 		l.GPUs, l.ProviderID, l.Simulated, l.Bundle.DirectPorts = a.GPUs, a.ProviderID, a.Simulated, a.DirectPorts
+		if a.Waits && l.Price.Prepaid != nil {
+			// Months are paid from the acceptance on: none of them is waited away.
+			return fault.New(fault.Conflict, "offer_taken", "leases of the spot market have these GPUs; months in advance begin at once, so rent another offer, or this one on demand")
+		}
 		if a.Waits {
 			l.WaitsUntil = now.Add(s.WaitNotice)
 			l.Code, l.Message = "waiting", "waits, free of charge, until leases of the spot market have left its GPUs"

@@ -63,6 +63,8 @@ func (a *API) registerBilling() {
 	}, a.verifyLedger)
 	a.registerInvoices()
 	a.registerCreditLimits()
+	a.registerExplanations()
+	a.registerFocus()
 }
 
 func (a *API) getBalance(ctx context.Context, p account.Principal, _ *none) (*body[api.Balance], error) {

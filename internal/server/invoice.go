@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 
 	"suanli.dev/api"
@@ -102,7 +103,40 @@ func (a *API) registerInvoices() {
 	a.registerCredits()
 }
 
+// creditPath is the input of operations on one credit note.
+type creditPath struct {
+	InvoiceID string `path:"invoice_id" maxLength:"64" doc:"Identifier or number"`
+	Note      string `path:"note" maxLength:"64" doc:"Identifier or number of the credit note"`
+}
+
 func (a *API) registerCredits() {
+	registerStream(a, operation{
+		ID: "getCreditNotePDF", Method: http.MethodGet, Path: "/v1/invoices/{invoice_id}/credit-notes/{note}/pdf", Summary: "Download a credit note as PDF", Tag: tagBilling, Action: account.ReadBilling,
+	}, "application/pdf", func(w http.ResponseWriter, r *http.Request, p account.Principal, in *creditPath) error {
+		v, err := a.Billing.Invoice(r.Context(), p.AccountID, in.InvoiceID)
+		if err != nil {
+			return err
+		}
+		notes, err := a.Billing.CreditNotes(r.Context(), p.AccountID, v.ID)
+		if err != nil {
+			return err
+		}
+		for _, n := range notes {
+			if n.ID != in.Note && n.Number != strings.ToUpper(in.Note) {
+				continue
+			}
+			content, err := creditPDF(n, v)
+			if err != nil {
+				return err
+			}
+			w.Header().Set("Content-Type", "application/pdf")
+			w.Header().Set("Content-Length", strconv.Itoa(len(content)))
+			w.Header().Set("Content-Disposition", `attachment; filename="`+n.Number+`.pdf"`)
+			_, err = w.Write(content)
+			return err
+		}
+		return fault.New(fault.NotFound, "credit_note_not_found", "invoice %s has no credit note %q", v.Number, in.Note)
+	})
 	register(a, operation{
 		ID: "listCreditNotes", Method: http.MethodGet, Path: "/v1/invoices/{invoice_id}/credit-notes", Summary: "List an invoice's credit notes, oldest first", Tag: tagBilling, Action: account.ReadBilling,
 	}, func(ctx context.Context, p account.Principal, in *invoicePath) (*body[page[api.CreditNote]], error) {

@@ -155,3 +155,104 @@ func invoicePDF(v billing.Invoice) ([]byte, error) {
 	d.Text(leftEdge, y, pdf.Regular, 8, fmt.Sprintf("The exact sum of the lines is %s; it is rounded once. 各行精确合计为 %s，只舍入一次。", v.Exact, v.Exact))
 	return d.Bytes(), nil
 }
+
+// creditPDF writes a credit note on paper, in English and Chinese, with what its
+// invoice says of the lines.
+func creditPDF(n billing.CreditNote, v billing.Invoice) ([]byte, error) {
+	zone, err := time.LoadLocation(v.Customer.TimeZone)
+	if err != nil {
+		return nil, fmt.Errorf("credit note %s: %w", n.Number, err)
+	}
+	d := pdf.New(n.Number)
+	y := 0
+	next := func(height int) {
+		if y -= height; y >= 60 && d.Pages() > 0 {
+			return
+		}
+		d.AddPage()
+		y = pdf.Height - 60
+		d.Text(leftEdge, y, pdf.Bold, 16, "Credit note 贷记通知 "+n.Number)
+		if d.Pages() > 1 {
+			d.Figure(rightEdge, y, 9, strconv.Itoa(d.Pages()))
+		}
+		y -= 26
+	}
+	next(0)
+	pair := func(label, text string) {
+		for _, line := range strings.Split(text, "\n") {
+			next(0)
+			d.Text(leftEdge, y, pdf.Regular, 9, label)
+			d.Text(leftEdge+140, y, pdf.Regular, 9, line)
+			label = ""
+			y -= 14
+		}
+	}
+	for _, p := range [][2]string{
+		{"Issued by 开具方", v.Issuer}, {"Customer 客户", v.Customer.Name}, {"Address 地址", v.Customer.Address}, {"Tax number 税号", v.Customer.TaxNumber}, {"Account 账户", n.AccountID},
+		{"On invoice 对应账单", n.Invoice + " (" + v.IssuedAt.In(zone).Format(time.DateOnly) + ")"}, {"Issued 开具日期", n.IssuedAt.In(zone).Format(time.DateOnly)},
+		{"Currency 货币", string(n.Currency)}, {"Reason 原因", n.Reason},
+	} {
+		if p[1] != "" {
+			pair(p[0], p[1])
+		}
+	}
+	if n.Refunded {
+		pair("", "It was paid out, and not kept as balance. 已退款，未计入余额。")
+	}
+	if v.Simulated {
+		pair("", "Lines marked * are for simulated GPUs: there is no hardware.\n带 * 的行为模拟 GPU，没有真实硬件。")
+	}
+	next(12)
+	for _, c := range []struct {
+		x    int
+		text string
+	}{{leftEdge, "Line of the invoice 账单行"}, {meterAt + 40, "Meter 项目"}, {toAt, "Invoiced 账单金额"}, {rightEdge - 40, "Credit 退回"}} {
+		d.Text(c.x, y, pdf.Bold, 9, c.text)
+	}
+	y -= 5
+	d.Line(leftEdge, y, rightEdge, y)
+	var sum money.Amount
+	taxes := make([]money.Amount, len(v.Taxes))
+	for _, l := range n.Lines {
+		if l.Position < 0 || l.Position >= len(v.Lines) || len(l.Tax) != len(v.Taxes) {
+			return nil, fmt.Errorf("credit note %s: line %d is not one of invoice %s", n.Number, l.Position, v.Number)
+		}
+		of := v.Lines[l.Position]
+		next(14)
+		name := strconv.Itoa(l.Position+1) + "  " + of.LeaseID
+		if of.Simulated {
+			name += " *"
+		}
+		d.Text(leftEdge, y, pdf.Regular, 9, name)
+		word, ok := meterWords[string(of.Meter)]
+		if !ok {
+			word = string(of.Meter)
+		}
+		d.Text(meterAt+40, y, pdf.Regular, 9, word)
+		d.Figure(toAt+70, y, 9, minor(of.Shown))
+		d.Figure(rightEdge, y, 9, minor(l.Amount))
+		sum += l.Amount
+		for i, t := range l.Tax {
+			taxes[i] += t
+		}
+	}
+	y -= 5
+	d.Line(leftEdge, y, rightEdge, y)
+	total := func(f pdf.Font, label string, a money.Amount) {
+		next(15)
+		d.Text(meterAt, y, f, 9, label)
+		d.Figure(rightEdge, y, 9, minor(a))
+	}
+	total(pdf.Regular, "Subtotal 小计", sum)
+	for i, t := range v.Taxes {
+		label := fmt.Sprintf("%s %s %s%%", t.Jurisdiction, t.Name, strings.TrimRight(strings.TrimRight(fmt.Sprintf("%d.%04d", t.PPM/10_000, t.PPM%10_000), "0"), "."))
+		if t.Inclusive {
+			label += " (included 已含)"
+		}
+		total(pdf.Regular, label, taxes[i])
+	}
+	total(pdf.Bold, "Total credited 退回合计 "+string(n.Currency), n.Total)
+	next(30)
+	d.Text(leftEdge, y, pdf.Regular, 8, "The invoice stays as it is; this note takes back a part of it. 原账单保持不变，本通知退回其中一部分。")
+	return d.Bytes(), nil
+}

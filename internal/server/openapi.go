@@ -17,8 +17,8 @@ import (
 	"suanli.dev/internal/fleet"
 	"suanli.dev/internal/lease"
 	"suanli.dev/internal/market"
-	"suanli.dev/internal/payment"
 	"suanli.dev/internal/notify"
+	"suanli.dev/internal/payment"
 	"suanli.dev/internal/sla"
 )
 
