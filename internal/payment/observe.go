@@ -12,20 +12,9 @@ import (
 	"suanli.dev/internal/billing"
 	"suanli.dev/internal/fault"
 	"suanli.dev/internal/ident"
-	"suanli.dev/internal/money"
+	"suanli.dev/internal/notify"
 	"suanli.dev/internal/store"
 )
-
-// Received is the kind of event that Announce is told, and ReceivedData what of it.
-const Received = "payment.received"
-
-// ReceivedData is what a payment.received event says.
-type ReceivedData struct {
-	PaymentID string       `json:"payment_id"`
-	Provider  string       `json:"provider"`
-	Amount    money.Amount `json:"amount"`
-	Currency  string       `json:"currency"`
-}
 
 // errNotCredited says that a payment has to be credited before more is taken of it.
 var errNotCredited = errors.New("not credited yet")
@@ -193,9 +182,9 @@ func (s *Service) creditIn(ctx context.Context, tx *store.Tx, p *Payment, now ti
 		return "", err
 	}
 	p.Credited, p.nextAt, p.tries = amount, time.Time{}, 0
-	if s.cfg.Announce != nil {
-		data := ReceivedData{PaymentID: p.ID, Provider: p.Provider, Amount: amount, Currency: string(p.Currency)}
-		if err := s.cfg.Announce(ctx, tx, p.AccountID, Received, p.ID, now, data); err != nil {
+	if s.cfg.News != nil {
+		data := notify.PaymentReceived{Currency: string(p.Currency), Amount: amount, Method: p.Provider, Reference: reference}
+		if err := s.cfg.News.Announce(ctx, tx, p.AccountID, notify.KindPaymentReceived, p.ID, now, data); err != nil {
 			return "", fmt.Errorf("announce: %w", err)
 		}
 	}

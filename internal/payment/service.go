@@ -44,9 +44,8 @@ type Config struct {
 	CurrencyOf func(ctx context.Context, accountID string) (money.Currency, error)
 	// Audit records a write within its transaction.
 	Audit func(ctx context.Context, tx *store.Tx, p account.Principal, action, subject string, detail any) error
-	// Announce tells an account of payment.received within the transaction that
-	// credits it; nil: nobody is told.
-	Announce func(ctx context.Context, tx *store.Tx, accountID, kind, subject string, at time.Time, data any) error
+	// News tells an account of money that came in. Nil: nobody is told.
+	News billing.News
 	// PollEvery is between looks at what needs one; 0: 15 seconds.
 	PollEvery time.Duration
 }

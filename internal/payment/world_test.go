@@ -142,7 +142,17 @@ func (l *till) pass(d time.Duration) {
 }
 
 // services builds payment with what is below it.
-func services(ctx context.Context, db *store.DB, clock func() time.Time, with payment.Provider, announce func(context.Context, *store.Tx, string, string, string, time.Time, any) error) (*payment.Service, *billing.Service, *ledger.Ledger, error) {
+// announcing is news by a function.
+type announcing func(ctx context.Context, tx *store.Tx, accountID, kind, subject string, at time.Time, data any) error
+
+func (f announcing) Announce(ctx context.Context, tx *store.Tx, accountID, kind, subject string, at time.Time, data any) error {
+	if f == nil {
+		return nil
+	}
+	return f(ctx, tx, accountID, kind, subject, at, data)
+}
+
+func services(ctx context.Context, db *store.DB, clock func() time.Time, with payment.Provider, news announcing) (*payment.Service, *billing.Service, *ledger.Ledger, error) {
 	books, err := ledger.New(db, clock)
 	if err != nil {
 		return nil, nil, nil, err
@@ -152,7 +162,7 @@ func services(ctx context.Context, db *store.DB, clock func() time.Time, with pa
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	pay, err := payment.New(payment.Config{DB: db, Clock: clock, Money: bill, Providers: []payment.Provider{with}, CurrencyOf: currency, Announce: announce,
+	pay, err := payment.New(payment.Config{DB: db, Clock: clock, Money: bill, Providers: []payment.Provider{with}, CurrencyOf: currency, News: news,
 		Audit: func(context.Context, *store.Tx, account.Principal, string, string, any) error { return nil }})
 	if err != nil {
 		return nil, nil, nil, err

@@ -294,7 +294,7 @@ func (c *Cloud) openPayments() (*payment.Service, error) {
 		providers = append(providers, p)
 	}
 	return payment.New(payment.Config{
-		DB: c.DB, Clock: c.clock, Money: c.Billing, Log: c.log, Providers: providers, Audit: c.Accounts.Audit,
+		DB: c.DB, Clock: c.clock, Money: c.Billing, Log: c.log, Providers: providers, Audit: c.Accounts.Audit, News: c.News,
 		CurrencyOf: func(ctx context.Context, accountID string) (money.Currency, error) {
 			a, err := c.Accounts.Account(ctx, accountID)
 			return a.Currency, err
