@@ -141,7 +141,6 @@ func (l *till) pass(d time.Duration) {
 	l.now = l.now.Add(d)
 }
 
-// services builds payment with what is below it.
 // announcing is news by a function.
 type announcing func(ctx context.Context, tx *store.Tx, accountID, kind, subject string, at time.Time, data any) error
 
@@ -152,6 +151,7 @@ func (f announcing) Announce(ctx context.Context, tx *store.Tx, accountID, kind,
 	return f(ctx, tx, accountID, kind, subject, at, data)
 }
 
+// services builds payment with what is below it.
 func services(ctx context.Context, db *store.DB, clock func() time.Time, with payment.Provider, news announcing) (*payment.Service, *billing.Service, *ledger.Ledger, error) {
 	books, err := ledger.New(db, clock)
 	if err != nil {
