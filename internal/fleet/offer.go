@@ -62,7 +62,9 @@ type Offer struct {
 
 	Price            Price
 	ReliabilityBasis int64 // basis points
-	Simulated        bool
+	// Reserve is what its host takes off for reservations; nil: none are offered.
+	Reserve   *pricing.Curve
+	Simulated bool
 }
 
 // Price is what an offer costs: all that a tariff is made from, and the sums
@@ -93,6 +95,7 @@ type entry struct {
 	isolation                []string
 	reliability              int64
 	storage, egress          money.Rate
+	curve                    *pricing.Curve
 	groups                   []group // by model
 }
 
@@ -120,7 +123,8 @@ func (s *Service) publish(hostID string) {
 	// Under the lock from reading to writing, so that the later state wins.
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	s.index.put(hostID, s.entry(s.hosts[hostID]))
+	s.noteHoldings(hostID)
+	s.index.put(hostID, s.entry(s.hosts[hostID], ""))
 }
 
 // republish computes all offers again, as scores and windows change with time.
@@ -136,12 +140,20 @@ func (s *Service) republish() {
 	}
 }
 
-// entry returns what to offer of a host, or nil. It needs s.mu.
-func (s *Service) entry(h *host) *entry {
+// entry returns what to offer of a host, or nil: to an account, or without one to
+// everybody. It needs s.mu.
+func (s *Service) entry(h *host, account string) *entry {
 	if h == nil {
 		return nil
 	}
-	if state, _ := s.state(h); state != StateListed && state != StateDegraded {
+	onlyHeld := false // off the market, but for what is held
+	switch state, _ := s.state(h); state {
+	case StateListed, StateDegraded:
+	case StateUnlisted, StateDraining:
+		if onlyHeld = true; account == "" {
+			return nil
+		}
+	default:
 		return nil
 	}
 	r, inv := h.record, h.record.Inventory
@@ -152,10 +164,10 @@ func (s *Service) entry(h *host) *entry {
 		cpuModel: inv.CPUModel, cpuArch: inv.Architecture, diskMiB: picture.DiskMiB,
 		diskRead: inv.SelfTest.DiskReadMBps, diskWrite: inv.SelfTest.DiskWriteMBps, netDown: inv.SelfTest.NetDownMbps, netUp: inv.SelfTest.NetUpMbps,
 		directPorts: inv.DirectPorts != nil, simulated: r.Simulated, isolation: inv.Isolation,
-		reliability: s.reliability(h), storage: t.storage, egress: t.egress,
+		reliability: s.reliability(h), storage: t.storage, egress: t.egress, curve: s.curve(r.Listing),
 	}
 	c := r.capacity()
-	if len(inv.GPUs) == 0 {
+	if len(inv.GPUs) == 0 && !onlyHeld {
 		// Powers of two, and whatever the host has in whole CPUs.
 		g := group{units: inv.CPUs, cpuMillis: c.CPUMillis, memoryMiB: c.MemoryMiB, rate: t.cpu}
 		for n := 1; n <= inv.CPUs; n *= 2 {
@@ -172,6 +184,16 @@ func (s *Service) entry(h *host) *entry {
 			free[g.Model]++
 		}
 	}
+	if len(r.Holdings) > 0 {
+		for model := range free {
+			free[model] -= r.heldFrom(account, model)
+		}
+	}
+	if onlyHeld {
+		for model := range free {
+			free[model] = min(free[model], r.heldFor(account, model))
+		}
+	}
 	// A GPU that was lost while a lease has it still has its share of the host.
 	units := 0
 	for _, g := range r.GPUs {
@@ -183,7 +205,7 @@ func (s *Service) entry(h *host) *entry {
 		facts, known := s.cfg.Catalog.Lookup(modelName(rep), rep.VRAMMiB)
 		n := free[facts.Name]
 		delete(free, facts.Name) // one group a model
-		if n == 0 {
+		if n <= 0 {
 			continue
 		}
 		g := group{
@@ -244,7 +266,7 @@ func (s *Service) offer(e *entry, g *group, count int, diskGiB, monthSeconds int
 		CPUModel: e.cpuModel, CPUArchitecture: e.cpuArch, CPUMillis: g.share(g.cpuMillis, count), MemoryMiB: g.share(g.memoryMiB, count),
 		DiskGiB: diskGiB, MaxDiskGiB: e.diskMiB / 1024, DiskReadMBps: e.diskRead, DiskWriteMBps: e.diskWrite,
 		NetDownMbps: e.netDown, NetUpMbps: e.netUp, DirectPorts: e.directPorts, Isolation: e.isolation,
-		ReliabilityBasis: e.reliability, Simulated: e.simulated,
+		ReliabilityBasis: e.reliability, Simulated: e.simulated, Reserve: e.curve,
 		Price: Price{
 			Currency: d.Currency, Compute: g.rate * money.Rate(count), Storage: e.storage, Egress: e.egress,
 			Granularity: d.Granularity, MinimumSeconds: d.MinimumSeconds, CommissionBasisPoints: d.CommissionBasisPoints,
@@ -272,7 +294,12 @@ func (s *Service) offer(e *entry, g *group, count int, diskGiB, monthSeconds int
 // Offer returns an offer by its ID as it is now, priced with diskGiB of disk (0:
 // DefaultDiskGiB) in the month that it is in an IANA time zone (empty: UTC). If it
 // is not there any more that is a fault "offer_gone".
-func (s *Service) Offer(_ context.Context, offerID string, diskGiB int64, timeZone string) (Offer, error) {
+func (s *Service) Offer(ctx context.Context, offerID string, diskGiB int64, timeZone string) (Offer, error) {
+	return s.OfferTo(ctx, "", offerID, diskGiB, timeZone)
+}
+
+// OfferTo is Offer for an account, which can have what is held for it.
+func (s *Service) OfferTo(_ context.Context, account, offerID string, diskGiB int64, timeZone string) (Offer, error) {
 	gone := fault.New(fault.Gone, "offer_gone", "the offer %q is taken or withdrawn; search again", offerID)
 	parts := strings.Split(offerID, ".")
 	if len(parts) != 3 {
@@ -289,7 +316,7 @@ func (s *Service) Offer(_ context.Context, offerID string, diskGiB int64, timeZo
 	if err != nil {
 		return Offer{}, err
 	}
-	e := s.index.entry(parts[0])
+	e := s.entryFor(parts[0], account)
 	if e == nil {
 		return Offer{}, gone
 	}

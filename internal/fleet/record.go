@@ -34,7 +34,10 @@ type record struct {
 	OnlineSeconds       int64
 	OfflineSeconds      int64
 
-	GPUs []gpu
+	GPUs     []gpu
+	Holdings []Holding      // in the order in which they were made
+	used     map[holder]int // of what is held, by its accounts' leases
+
 	// Held by leases: CPU and memory by those that may run, disk by all.
 	CPUMillis, MemoryMiB, DiskMiB int64
 }
@@ -151,7 +154,7 @@ func readGPUs(ctx context.Context, tx *store.Tx, where string, args []any, byID 
 	if err != nil {
 		return err
 	}
-	return each(rows, func() error {
+	err = each(rows, func() error {
 		var hostID string
 		var cpu, memory, disk int64
 		if err := rows.Scan(&hostID, &cpu, &memory, &disk); err != nil {
@@ -162,6 +165,10 @@ func readGPUs(ctx context.Context, tx *store.Tx, where string, args []any, byID 
 		}
 		return nil
 	})
+	if err != nil {
+		return err
+	}
+	return readHoldings(ctx, tx, where, args, byID)
 }
 
 func each(rows *sql.Rows, scan func() error) error {

@@ -27,6 +27,7 @@ var migrations embed.FS
 
 // Capacity is what lease needs of fleet.
 type Capacity interface {
+	OfferTo(ctx context.Context, accountID, offerID string, diskGiB int64, timeZone string) (fleet.Offer, error)
 	Offer(ctx context.Context, offerID string, diskGiB int64, timeZone string) (fleet.Offer, error)
 	ComputeRate(ctx context.Context, hostID, gpuModel string, gpuCount int) (money.Rate, error)
 	Reserve(ctx context.Context, tx *store.Tx, r fleet.Reservation) (fleet.Allocation, error)

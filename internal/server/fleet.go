@@ -52,7 +52,7 @@ func (a *API) registerMarket() {
 		if err != nil {
 			return nil, err
 		}
-		offers, next, err := a.Fleet.Search(ctx, fleet.Query{Expression: in.Where, Sort: in.Sort, Limit: in.Limit, Cursor: in.Cursor, DiskGiB: in.DiskGiB, TimeZone: acc.TimeZone})
+		offers, next, err := a.Fleet.Search(ctx, fleet.Query{AccountID: p.AccountID, Expression: in.Where, Sort: in.Sort, Limit: in.Limit, Cursor: in.Cursor, DiskGiB: in.DiskGiB, TimeZone: acc.TimeZone})
 		if err != nil {
 			return nil, err
 		}
@@ -76,7 +76,7 @@ func (a *API) registerMarket() {
 		if err != nil {
 			return nil, err
 		}
-		o, err := a.Fleet.Offer(ctx, in.OfferID, in.DiskGiB, acc.TimeZone)
+		o, err := a.Fleet.OfferTo(ctx, p.AccountID, in.OfferID, in.DiskGiB, acc.TimeZone)
 		if err != nil {
 			return nil, err
 		}
