@@ -109,6 +109,11 @@ func (s *Service) balance(ctx context.Context, tx *store.Tx, accountID string, c
 	if err != nil {
 		return Balance{}, err
 	}
+	undo, err := foresee(leases, now, now, func(l *leaseRow) time.Time { return latest(l.confirmed, s.lastAlive(l.id)) })
+	if err != nil {
+		return Balance{}, err
+	}
+	defer undo()
 	b := Balance{Currency: currency, Settled: wallet + hold + debt, Held: hold}
 	for _, l := range leases {
 		due, err := s.due(l, now)

@@ -104,6 +104,7 @@ func (s *Service) settleAccount(ctx context.Context, accountID string, now time.
 		if err != nil {
 			return err
 		}
+		a.whole = true
 		leases, err := s.openLeases(ctx, tx, accountID)
 		if err != nil {
 			return err

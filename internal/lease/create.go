@@ -170,7 +170,8 @@ func (s *Service) take(ctx context.Context, tx *store.Tx, p account.Principal, q
 			return err
 		}
 		l.GPUs, l.ProviderID, l.Simulated, l.Bundle.DirectPorts = a.GPUs, a.ProviderID, a.Simulated, a.DirectPorts
-		if err := s.Money.BeginLease(ctx, tx, billing.Terms{LeaseID: l.ID, AccountID: l.AccountID, ProviderID: l.ProviderID, Quote: l.Price, Simulated: l.Simulated, SpendingCap: l.SpendingCap, OnLapse: q.Request.OnLapse}); err != nil {
+		if err := s.Money.BeginLease(ctx, tx, billing.Terms{LeaseID: l.ID, AccountID: l.AccountID, ProviderID: l.ProviderID, Quote: l.Price, Simulated: l.Simulated, SpendingCap: l.SpendingCap, OnLapse: q.Request.OnLapse,
+			GPUModel: q.Offer.GPUModel, Zone: q.Offer.Zone, GPUs: int64(q.Offer.GPUCount)}); err != nil {
 			return err
 		}
 		// After BeginLease, which has locked the account: of two that are accepted

@@ -304,12 +304,18 @@ type Application struct {
 // applies first. The result depends on nothing but its arguments, so use that is
 // reported late is applied by calling it again.
 func ApplyReservations(reservations []Reservation, runs []Run, until time.Time) (Application, error) {
+	return ApplySince(reservations, runs, time.Time{}, until)
+}
+
+// ApplySince is ApplyReservations for the clock hours from a moment on, which is
+// the begin of one: what an hour comes to depends on no other.
+func ApplySince(reservations []Reservation, runs []Run, since, until time.Time) (Application, error) {
 	out := Application{Covered: map[string][]Interval{}}
 	ordered := slices.Clone(reservations)
 	slices.SortFunc(ordered, func(a, b Reservation) int {
 		return cmp.Or(a.From.Compare(b.From), cmp.Compare(a.ID, b.ID))
 	})
-	uses, err := useByHour(runs)
+	uses, err := useByHour(runs, since)
 	if err != nil {
 		return out, err
 	}
@@ -320,7 +326,16 @@ func ApplyReservations(reservations []Reservation, runs []Run, until time.Time) 
 		from, end := r.window()
 		var before money.Amount
 		var gone int64 // seconds that were lost so far
-		for hour, n := from, int64(1); hour.Before(end) && hour.Before(until); hour, n = hour.Add(time.Hour), n+1 {
+		first := int64(1)
+		if from.Before(since) {
+			first += int64(since.Sub(from) / time.Hour)
+			gone = r.lostSeconds(from, since)
+			if before, err = r.effective((first-1)*secondsPerHour - gone); err != nil && first <= r.Hours() {
+				return out, fmt.Errorf("reservation %s: %w", r.ID, err)
+			}
+			from = since
+		}
+		for hour, n := from, first; hour.Before(end) && hour.Before(until); hour, n = hour.Add(time.Hour), n+1 {
 			lost := r.lostSeconds(hour, hour.Add(time.Hour))
 			gone += lost
 			capacity := r.GPUs * (secondsPerHour - lost)
@@ -408,7 +423,7 @@ func (u *hourUse) take(n int64) []Interval {
 
 // useByHour cuts runs into clock hours. A second belongs to the hour in which it
 // begins, and one that was not completed is not used.
-func useByHour(runs []Run) (map[int64][]*hourUse, error) {
+func useByHour(runs []Run, since time.Time) (map[int64][]*hourUse, error) {
 	byLease := map[string]*Run{}
 	var ids []string
 	for _, r := range runs {
@@ -440,6 +455,10 @@ func useByHour(runs []Run) (map[int64][]*hourUse, error) {
 					at := s.moment(second)
 					hour := at.Truncate(time.Hour)
 					count := min(end-second, ceilSeconds(hour.Add(time.Hour).Sub(at)))
+					if hour.Before(since) {
+						second += count
+						continue
+					}
 					uses := out[hour.Unix()]
 					if len(uses) == 0 || uses[len(uses)-1].run != r {
 						uses = append(uses, &hourUse{run: r})
