@@ -71,7 +71,7 @@ type Months struct {
 
 // Prepayment is money that was paid in advance, or given back of it.
 type Prepayment struct {
-	Kind   string    `json:"kind" enum:"term,renewal,change,refund"`
+	Kind   string    `json:"kind" enum:"term,renewal,change,refund,upfront,lost,early_end"`
 	Amount Amount    `json:"amount" doc:"Negative: given back"`
 	From   time.Time `json:"from" doc:"Begin of what it is for"`
 	Until  time.Time `json:"until"`

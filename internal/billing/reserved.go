@@ -329,7 +329,7 @@ func (s *Service) recharge(ctx context.Context, tx *store.Tx, a *accountRow) err
 }
 
 // PreviewEarlyEnd says what it would come to if a reservation were ended now.
-func (s *Service) PreviewEarlyEnd(ctx context.Context, id string) (pricing.EarlyEnd, error) {
+func (s *Service) PreviewEarlyEnd(ctx context.Context, id string, blameless bool) (pricing.EarlyEnd, error) {
 	var e pricing.EarlyEnd
 	err := s.cfg.DB.View(ctx, func(ctx context.Context, tx *store.Tx) error {
 		l, err := s.lease(ctx, tx, id)
@@ -339,21 +339,22 @@ func (s *Service) PreviewEarlyEnd(ctx context.Context, id string) (pricing.Early
 		if l.reserved == nil {
 			return noReserved(id)
 		}
-		e, err = l.earlyEnd(s.cfg.Clock())
+		e, err = l.earlyEnd(s.cfg.Clock(), blameless)
 		return err
 	})
 	return e, err
 }
 
-// earlyEnd is what ending a reservation comes to. While its GPUs are not there it
-// ends without a loss: what was paid for the rest comes back.
-func (l *leaseRow) earlyEnd(now time.Time) (pricing.EarlyEnd, error) {
+// earlyEnd is what ending a reservation comes to. If its GPUs are not there, which
+// is no fault of who pays, it ends without a loss: what was paid for the rest comes
+// back.
+func (l *leaseRow) earlyEnd(now time.Time, blameless bool) (pricing.EarlyEnd, error) {
 	from, until := window(l.reserved.terms)
 	r := l.delivered(now)
 	if l.reserved.end.Before(until) {
 		return pricing.EarlyEnd{Until: l.reserved.end}, nil // it was ended before
 	}
-	if !now.Before(until) || (l.openInterval(pricing.Compute) == nil && !now.Before(from)) {
+	if !now.Before(until) || (blameless && !now.Before(from)) {
 		end := earliest(now, until)
 		due, err := r.Due(end)
 		return pricing.EarlyEnd{Until: end, Due: due, Owed: due}, err
@@ -362,9 +363,9 @@ func (l *leaseRow) earlyEnd(now time.Time) (pricing.EarlyEnd, error) {
 }
 
 // EndReserved ends a reservation before its time by the rule of an early end, or
-// without a loss if its GPUs are not there, and returns what that came to. It holds
+// without a loss if it is blameless, and returns what that came to. It holds
 // until Until, at which EndLease is to be called. Asked again it changes nothing.
-func (s *Service) EndReserved(ctx context.Context, tx *store.Tx, id string) (pricing.EarlyEnd, error) {
+func (s *Service) EndReserved(ctx context.Context, tx *store.Tx, id string, blameless bool) (pricing.EarlyEnd, error) {
 	var e pricing.EarlyEnd
 	a, l, err := s.lockOne(ctx, tx, id)
 	if err != nil {
@@ -379,7 +380,7 @@ func (s *Service) EndReserved(ctx context.Context, tx *store.Tx, id string) (pri
 	if err := s.charge(ctx, tx, a, l, now); err != nil {
 		return e, err
 	}
-	if e, err = l.earlyEnd(now); err != nil {
+	if e, err = l.earlyEnd(now, blameless); err != nil {
 		return e, fmt.Errorf("end reservation %s: %w", id, err)
 	}
 	if !e.Until.Before(l.reserved.end) {
@@ -398,7 +399,7 @@ func (s *Service) EndReserved(ctx context.Context, tx *store.Tx, id string) (pri
 		}
 	}
 	amount := e.Net
-	if l.openInterval(pricing.Compute) == nil && e.Net == 0 {
+	if blameless && e.Net == 0 {
 		// The rest was not to be had: its part of what was paid upfront comes back.
 		back, err := l.delivered(e.Until).LostBy(until)
 		if err != nil {
@@ -540,13 +541,17 @@ func (s *Service) apply(ctx context.Context, tx *store.Tx, a *accountRow, now ti
 	return nil
 }
 
-// before returns the parts of intervals that are before a moment.
-func before(in []pricing.Interval, at time.Time) []pricing.Interval {
+// before returns the parts of what is covered that belong to hours before one: a
+// second is of the hour in which it begins, and begins where its run's seconds do.
+func before(in []pricing.Interval, hour time.Time) []pricing.Interval {
 	var out []pricing.Interval
 	for _, i := range in {
-		if i.End = earliest(i.End, at); i.Start.Before(i.End) {
-			out = append(out, i)
+		if !i.Start.Before(hour) {
+			continue
 		}
+		seconds := (hour.Sub(i.Start) + time.Second - 1) / time.Second
+		i.End = earliest(i.End, i.Start.Add(seconds*time.Second))
+		out = append(out, i)
 	}
 	return out
 }

@@ -164,13 +164,16 @@ func TestAnEarlyEndCostsTheListPriceForWhatWasHeld(t *testing.T) {
 			w.buy(w.reservation("rv-1", 1, 10, payment))
 			w.pass(90 * time.Minute)
 			w.do(func(ctx context.Context, tx *store.Tx) error {
-				e, err := w.EndReserved(ctx, tx, "rv-1")
+				e, err := w.EndReserved(ctx, tx, "rv-1", false)
 				if err == nil && (e.Hours != 2 || e.Owed.String() != "7.200000") {
 					t.Errorf("%s: %+v", payment, e)
 				}
 				return err
 			})
-			w.do(func(ctx context.Context, tx *store.Tx) error { _, err := w.EndReserved(ctx, tx, "rv-1"); return err })
+			w.do(func(ctx context.Context, tx *store.Tx) error {
+				_, err := w.EndReserved(ctx, tx, "rv-1", false)
+				return err
+			})
 			w.right()
 			w.pass(30 * time.Minute)
 			w.end("rv-1", w.clock())
@@ -190,7 +193,10 @@ func TestAReservationWhoseGPUsAreGoneEndsWithoutALoss(t *testing.T) {
 		at := w.pass(2 * time.Hour)
 		w.do(func(ctx context.Context, tx *store.Tx) error { return w.Lose(ctx, tx, "rv-1", at) })
 		w.pass(3 * time.Hour)
-		w.do(func(ctx context.Context, tx *store.Tx) error { _, err := w.EndReserved(ctx, tx, "rv-1"); return err })
+		w.do(func(ctx context.Context, tx *store.Tx) error {
+			_, err := w.EndReserved(ctx, tx, "rv-1", true)
+			return err
+		})
 		w.end("rv-1", w.clock())
 		w.right()
 		w.wantBalance(ledger.Wallet("ac-renter"), "96.000000")
@@ -353,7 +359,10 @@ func TestReservationsAreAppliedByTheRuleWhateverHappens(t *testing.T) {
 					}
 				case "early":
 					if n, ok := pick(reserved); ok {
-						w.do(func(ctx context.Context, tx *store.Tx) error { _, err := w.EndReserved(ctx, tx, id("rv", n)); return err })
+						w.do(func(ctx context.Context, tx *store.Tx) error {
+							_, err := w.EndReserved(ctx, tx, id("rv", n), !held[n])
+							return err
+						})
 						delete(reserved, n)
 						delete(held, n)
 					}

@@ -63,6 +63,8 @@ type Config struct {
 	EgressPrice           money.Rate             // per GB
 	MonthlyTerms          []pricing.TermDiscount // that months in advance are sold in; empty: none
 	MonthlyHours          int64                  // that a month in advance costs
+	ReserveMaxMonths      int64                  // of a reservation; 0: none are sold
+	ReserveMaxDiscount    int64                  // basis points, that hosts may take off
 	CatalogDir            string
 	TaxTable              string // path of a CSV file; see pricing.ParseTaxTable
 	TaxJurisdiction       string
@@ -285,6 +287,8 @@ func settings() []Setting {
 				return nil
 			}, show: func(c *Config) string { return pricing.FormatTerms(c.MonthlyTerms) }},
 		number("monthly_hours", "730", "Hours on demand that a month in advance costs, before what its term takes off.", 1, 744, func(c *Config) *int64 { return &c.MonthlyHours }),
+		number("reserve_max_months", "12", "Longest term of a reservation, in months; 0: none are sold. Hosts say which terms they offer, and what those take off.", 0, 60, func(c *Config) *int64 { return &c.ReserveMaxMonths }),
+		number("reserve_max_discount_basis_points", "6000", "The most that hosts may take off for reservations, all discounts together, in hundredths of a per cent.", 0, 10000, func(c *Config) *int64 { return &c.ReserveMaxDiscount }),
 		text("catalog_dir", "", "Folder with the operator's own templates and regions.", func(c *Config) *string { return &c.CatalogDir }, optional(folder)),
 		text("who_may_host", "anyone", "Who may let hosts join: anyone (owners and admins of every account) or operator. Whoever has root on a host can read what runs there.", func(c *Config) *string { return &c.WhoMayHost }, oneOf("anyone", "operator")),
 		text("admin_email", "admin@localhost", "E-mail address of the first operator, made when the database is empty. The password is written to data_dir/admin-password.", func(c *Config) *string { return &c.AdminEmail }, filled),

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"suanli.dev/internal/fault"
+	"suanli.dev/internal/money"
 	"suanli.dev/internal/pricing"
 	"suanli.dev/internal/protocol"
 	"suanli.dev/internal/store"
@@ -120,27 +121,28 @@ func (s *Service) Unhold(ctx context.Context, tx *store.Tx, id string) error {
 // Delivers reports whether the GPUs of a holding are there for its account: its
 // host answers and has that many, after those held before. If not, since is when
 // they were there last, as far as is known. A host that is drained or off the market
-// delivers: what is held on it can be used.
-func (s *Service) Delivers(hostID, holdingID string) (ok bool, since time.Time) {
+// delivers: what is held on it can be used. Just after a start of the cloud it is
+// not known.
+func (s *Service) Delivers(hostID, holdingID string) (ok, known bool, since time.Time) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	h := s.hosts[hostID]
 	now := s.clock()
 	if h == nil {
-		return false, now
+		return false, true, now
 	}
 	switch state, _ := s.state(h); state {
 	case StateListed, StateDegraded, StateUnlisted, StateDraining:
 	case StateAwaited:
-		return true, now // nobody knows yet; what it was before stands
+		return false, false, now // nobody knows yet; what it was before stands
 	case StateOffline:
-		return false, h.live.lastSeen
+		return false, true, h.live.lastSeen
 	default:
-		return false, now
+		return false, true, now
 	}
 	at := slices.IndexFunc(h.record.Holdings, func(x Holding) bool { return x.ID == holdingID })
 	if at < 0 {
-		return false, now
+		return false, true, now
 	}
 	model := h.record.Holdings[at].GPUModel
 	there, taken := 0, 0
@@ -167,7 +169,7 @@ func (s *Service) Delivers(hostID, holdingID string) (ok bool, since time.Time) 
 			left -= x.GPUCount
 		}
 	}
-	return left >= 0, now
+	return left >= 0, true, now
 }
 
 // readHoldings adds what is held on hosts to their records.
@@ -294,3 +296,29 @@ func (s *Service) curve(l Listing) *pricing.Curve {
 
 // errHeld says that free GPUs are held for others.
 var errHeld = errors.New("the GPUs that are free are held for others' reservations")
+
+// ReserveTerms is what a host asks for another term of a reservation.
+type ReserveTerms struct {
+	Currency              money.Currency
+	PerGPUHour            money.Rate // on demand
+	Curve                 pricing.Curve
+	CommissionBasisPoints int64
+}
+
+// ReserveTerms returns what a host asks for GPUs of a model that are reserved now. If
+// it takes no reservations, or nothing new, it is a Conflict fault "not_offered".
+func (s *Service) ReserveTerms(hostID, gpuModel string) (ReserveTerms, error) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	h := s.hosts[hostID]
+	if h == nil {
+		return ReserveTerms{}, fault.New(fault.NotFound, "offer_gone", "the host %q is gone", hostID)
+	}
+	state, _ := s.state(h)
+	curve := s.curve(h.record.Listing)
+	if curve == nil || (state != StateListed && state != StateDegraded) {
+		return ReserveTerms{}, fault.New(fault.Conflict, "not_offered", "host %s is %s, or offers no reservations any more", hostID, state)
+	}
+	d := s.cfg.Defaults
+	return ReserveTerms{d.Currency, s.terms(h.record.Listing).gpu(gpuModel), *curve, d.CommissionBasisPoints}, nil
+}

@@ -107,7 +107,7 @@ func TestADrainedHostServesWhatIsHeldOnIt(t *testing.T) {
 	if all, own := c.largest(""), c.largest("ac-ada"); all != 0 || own != 2 {
 		t.Errorf("everybody is offered %d GPUs and the holder %d, want 0 and 2", all, own)
 	}
-	if ok, _ := c.Delivers(host, "rv-1"); !ok {
+	if ok, _, _ := c.Delivers(host, "rv-1"); !ok {
 		t.Error("it does not deliver")
 	}
 	wantCode(t, c.reserveAs("ac-ada", "ls-1", host, 3), "offer_taken")
@@ -138,7 +138,7 @@ func TestAHostDeliversWhatIsHeldAsLongAsItAnswersAndHasTheGPUs(t *testing.T) {
 	want := func(what string, first, second bool) {
 		t.Helper()
 		for id, is := range map[string]bool{"rv-1": first, "rv-2": second} {
-			if ok, _ := c.Delivers(host, id); ok != is {
+			if ok, _, _ := c.Delivers(host, id); ok != is {
 				t.Errorf("%s: %s is delivered: %t, want %t", what, id, ok, is)
 			}
 		}
@@ -150,7 +150,7 @@ func TestAHostDeliversWhatIsHeldAsLongAsItAnswersAndHasTheGPUs(t *testing.T) {
 	seen := c.view(host).LastSeen
 	c.beats(5)
 	want("the host is silent", false, false)
-	if _, since := c.Delivers(host, "rv-1"); !since.Equal(seen) {
+	if _, _, since := c.Delivers(host, "rv-1"); !since.Equal(seen) {
 		t.Errorf("it is said to be gone since %s, and it was seen last at %s", since, seen)
 	}
 }

@@ -40,6 +40,9 @@ func (m MonthlyTerms) discount(months int) (basisPoints int64, sold bool) {
 // market is all that an offer's prices depend on.
 func (s *Service) market(o fleet.Offer) (pricing.Market, error) {
 	m := pricing.Market{GPUModel: o.GPUModel, Zone: o.Zone, GPUs: int64(o.GPUCount), Tariff: tariff(o)}
+	if s.Reserve.MaxMonths > 0 && o.GPUCount > 0 {
+		m.Curve, m.Bounds = o.Reserve, s.Reserve
+	}
 	if len(s.Monthly.Discounts) == 0 {
 		return m, nil
 	}

@@ -88,10 +88,11 @@ type Config struct {
 	// InnerRegistries are hosts (with port, if not the usual) that images may be
 	// named from although they are inside of a network.
 	InnerRegistries []string
-	Tick            time.Duration // of the reconciler; 1 s
-	QuoteValid      time.Duration // how long a quote may be accepted; 15 min
-	Monthly         MonthlyTerms  // how months in advance are sold
-	DefaultIdle     IdleStop      // of leases whose renter and template say nothing
+	Tick            time.Duration  // of the reconciler; 1 s
+	QuoteValid      time.Duration  // how long a quote may be accepted; 15 min
+	Reserve         pricing.Bounds // of what hosts take off for reservations; zero: none are sold
+	Monthly         MonthlyTerms   // how months in advance are sold
+	DefaultIdle     IdleStop       // of leases whose renter and template say nothing
 	Log             *slog.Logger
 }
 

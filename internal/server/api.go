@@ -24,6 +24,7 @@ import (
 	"suanli.dev/internal/lease"
 	"suanli.dev/internal/market"
 	"suanli.dev/internal/ratelimit"
+	"suanli.dev/internal/reservation"
 	"suanli.dev/internal/sla"
 	"suanli.dev/internal/store"
 )
@@ -42,7 +43,9 @@ type Services struct {
 	Earnings *earning.Service
 	Levels   *sla.Service
 	Market   *market.Service
-	Entrance *Entrance
+	// Reservations sells capacity for a term.
+	Reservations *reservation.Service
+	Entrance     *Entrance
 }
 
 // subjects is every subject's registration. Each is a method in the file of its
@@ -53,6 +56,7 @@ func (a *API) subjects() {
 	a.registerFleet()
 	a.registerLease()
 	a.registerSpot()
+	a.registerReservations()
 	a.registerBilling()
 	a.registerEarning()
 	a.registerSLA()

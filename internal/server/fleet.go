@@ -133,7 +133,7 @@ func (a *API) registerHostChanges() {
 		b := in.Body
 		return hostBody(a.Fleet.SetListing(ctx, p, in.HostID, fleet.ListingChange{
 			PerGPUHour: b.PerGPUHour, PerCPUHour: b.PerCPUHour, StoragePerGiBMonth: b.StoragePerGiBMonth, EgressPerGB: b.EgressPerGB, MinGPUs: b.MinGPUs, EndsAt: b.EndsAt,
-			SpotFloorPerGPUHour: b.SpotFloorPerGPUHour, SpotFloorRule: floorRule(b.SpotFloorRule),
+			SpotFloorPerGPUHour: b.SpotFloorPerGPUHour, SpotFloorRule: floorRule(b.SpotFloorRule), Reserve: reserveCurve(b.Reserved),
 		}))
 	})
 	for _, verb := range []struct {
@@ -234,7 +234,7 @@ func hostJSON(h fleet.Host) api.Host {
 		Listing: api.Listing{
 			Listed: !l.Unlisted, PerGPUHour: l.PerGPUHour, PerCPUHour: l.PerCPUHour, StoragePerGiBMonth: l.StoragePerGiBMonth, EgressPerGB: l.EgressPerGB,
 			MinGPUs: l.MinGPUs, EndsAt: optional(l.EndsAt),
-			SpotFloorPerGPUHour: l.SpotFloorPerGPUHour, SpotFloorRule: floorRuleJSON(l.SpotFloorRule),
+			SpotFloorPerGPUHour: l.SpotFloorPerGPUHour, SpotFloorRule: floorRuleJSON(l.SpotFloorRule), Reserved: reserveCurveJSON(l.Reserve),
 		},
 	}
 	for _, g := range h.GPUs {
