@@ -307,15 +307,18 @@ func (s *Service) Lose(ctx context.Context, tx *store.Tx, id string, at time.Tim
 	if l, err = s.lease(ctx, tx, id); err != nil {
 		return err
 	}
-	// No moment that is paid for already becomes lost: hosts go unheard for a while
-	// before that is known, and months are closed.
+	// Hosts go unheard for a while before that is known: what was charged since comes
+	// back.
 	at = at.UTC().Truncate(time.Second)
 	if err := s.close(ctx, tx, l, pricing.Compute, latest(at, i.start), now); err != nil {
 		return err
 	}
 	s.changed(a.id)
 	a.dirty = earliest(a.dirty, at)
-	return s.recharge(ctx, tx, a)
+	if err := s.charge(ctx, tx, a, l, now); err != nil {
+		return err
+	}
+	return s.rebalance(ctx, tx, a, now)
 }
 
 // recharge applies an account's reservations and charges what changes by that. It
