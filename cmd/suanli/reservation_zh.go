@@ -71,7 +71,6 @@ func init() {
 		"expired":             {"expired", "到期"},
 		"renewed":             {"renewed", "已续订"},
 		"not_renewed":         {"not renewed", "未续订"},
-		"unpaid":              {"unpaid", "未付款"},
 		"balance":             {"balance", "余额不足"},
 		"months_upfront":      {"paid at once", "一次预付"},
 		"months_lost":         {"given back for lost time", "退还未提供的时间"},
