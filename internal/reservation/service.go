@@ -8,12 +8,15 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"slices"
+	"strings"
 	"time"
 
 	"suanli.dev/internal/account"
 	"suanli.dev/internal/billing"
 	"suanli.dev/internal/fault"
 	"suanli.dev/internal/fleet"
+	"suanli.dev/internal/ident"
 	"suanli.dev/internal/money"
 	"suanli.dev/internal/pricing"
 	"suanli.dev/internal/store"
@@ -209,4 +212,28 @@ func (r *Reservation) move(e Event, code, message string, now time.Time) error {
 		r.EndedAt = now
 	}
 	return nil
+}
+
+// Places returns those reservations that are among identifiers of any kind, for
+// the cloud's own parts, which check who asks.
+func (s *Service) Places(ctx context.Context, ids []string) ([]*Reservation, error) {
+	var out []*Reservation
+	err := s.DB.View(ctx, func(ctx context.Context, tx *store.Tx) error {
+		out = nil
+		var args []any
+		for _, id := range ids {
+			if ident.Check(ident.Reservation, id) == nil {
+				args = append(args, id)
+			}
+		}
+		for part := range slices.Chunk(args, 500) {
+			list, err := query(ctx, tx, `id IN (?`+strings.Repeat(", ?", len(part)-1)+`)`, part...)
+			if err != nil {
+				return err
+			}
+			out = append(out, list...)
+		}
+		return nil
+	})
+	return out, err
 }

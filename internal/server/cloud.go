@@ -234,7 +234,7 @@ func (c *Cloud) openServices(ctx context.Context, secret []byte) error {
 		return err
 	}
 	c.Earnings, err = earning.New(earning.Config{
-		DB: c.DB, Clock: c.clock, Ledger: c.Ledger, Money: c.Billing, Hosts: c.Fleet, Leases: c.Leases, ZoneOf: c.zoneOf, Audit: c.Accounts.Audit, Taken: c.Levels.Taken,
+		DB: c.DB, Clock: c.clock, Ledger: c.Ledger, Money: c.Billing, Hosts: c.Fleet, Leases: earningPlaces{c}, ZoneOf: c.zoneOf, Audit: c.Accounts.Audit, Taken: c.Levels.Taken,
 		Rule: pricing.Payouts{HoldSeconds: cfg.PayoutHoldSeconds, ReserveBasisPoints: cfg.PayoutReserve},
 	})
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 
 	"suanli.dev/api"
 	"suanli.dev/internal/account"
+	"suanli.dev/internal/lease"
 	"suanli.dev/internal/pricing"
 	"suanli.dev/internal/reservation"
 )
@@ -171,4 +172,20 @@ func reserveCurveJSON(c *pricing.Curve) *api.ReserveCurve {
 		out.Terms = append(out.Terms, api.TermDiscount(t))
 	}
 	return out
+}
+
+// earningPlaces says where what is charged for is: leases and reservations.
+type earningPlaces struct{ c *Cloud }
+
+// Places is lease.Service.Places, with the hosts of reservations.
+func (e earningPlaces) Places(ctx context.Context, ids []string) (map[string]lease.Place, error) {
+	out, err := e.c.Leases.Places(ctx, ids)
+	if err != nil {
+		return nil, err
+	}
+	held, err := e.c.Reserve.Places(ctx, ids)
+	for _, r := range held {
+		out[r.ID] = lease.Place{AccountID: r.AccountID, ProviderID: r.ProviderID, HostID: r.HostID, GPUModel: r.GPUModel, Simulated: r.Simulated}
+	}
+	return out, err
 }
