@@ -17,7 +17,7 @@ func init() {
 		"Reserve GPUs for a term, at a price of their own":              "按周期预留 GPU，享受预留价",
 		"List your reservations":                                        "列出预留",
 		"PER GPU AND HOUR":                                              "每 GPU 小时",
-		"GPUS":                                                          "GPU",
+		"GPUS":                                                          "GPU 数",
 		"What a reservation costs, with all payments":                   "预留的价格和全部付款",
 		"%d × %s%s in %s, on host %s":                                   "%d × %s%s，可用区 %s，主机 %s",
 		"HOURS":                                                         "小时数",
@@ -51,6 +51,7 @@ func init() {
 	})
 	maps.Copy(zhCodes, map[string]string{
 		"reservation_not_found": "没有这个预留",
+		"name_ambiguous":        "有多个预留使用这个名称，请用编号",
 		"reservation_state":     "预留当前的状态不允许此操作",
 		"invalid_reservation":   "请给出报价编号，或 GPU 型号和数量",
 		"invalid_payment":       "预付方式不正确",

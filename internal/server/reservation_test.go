@@ -278,3 +278,56 @@ func TestAReservationIsBoughtWholeOrNotAtAll(t *testing.T) {
 		t.Errorf("%d holdings, %v", holdings, err)
 	}
 }
+
+func TestAReservationWhoseHostIsSilentCostsNothingAndCanBeEndedForNothing(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.deposit(w.ada, "1000")
+	r := w.reserve(w.ada, api.ReservationCreate{ReservationQuestion: api.ReservationQuestion{Payment: "all"}})
+	for range 24 {
+		w.clock.Advance(5 * time.Second)
+		w.fleet.Silent(t.Context())
+	}
+	w.turnReservations()
+	d, err := w.ada.client.Reservation(t.Context(), r.ID)
+	if err != nil || d.State != "undelivered" || len(d.Lost) != 1 {
+		t.Fatalf("%+v, %v", d, err)
+	}
+	w.wantSoundBooks()
+	if r, err := w.ada.client.CancelReservation(t.Context(), r.ID, 0); err != nil || r.State != "ended" {
+		t.Fatalf("%+v, %v", r, err)
+	}
+	d, err = w.ada.client.Reservation(t.Context(), r.ID)
+	if err != nil || d.Due > r.Upfront/100 || d.Posted != d.Due {
+		t.Errorf("it cost %s of %s: %+v, %v", d.Due, r.Upfront, d, err)
+	}
+	w.wantSoundBooks()
+}
+
+func TestAHostsTermsAreBuyableInTheComparisonOfPlans(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.deposit(w.ada, "1000")
+	offer := w.reservable()
+	if offer.Reserve == nil {
+		t.Fatal("the offer has no terms for reservations")
+	}
+	got, err := w.ada.client.QuoteReservation(t.Context(), api.ReservationQuestion{OfferID: offer.ID, TermMonths: 3, Payment: "all"})
+	if err != nil || got.DiscountPercent != "30.00" || got.DueNow != got.Total {
+		t.Errorf("%+v, %v", got, err)
+	}
+	for _, bad := range []struct {
+		ask  api.ReservationQuestion
+		code string
+	}{
+		{api.ReservationQuestion{OfferID: offer.ID, TermMonths: 13}, "invalid_term"},
+		{api.ReservationQuestion{TermMonths: 1}, "invalid_reservation"},
+		{api.ReservationQuestion{GPUModel: "no such", GPUs: 1, TermMonths: 1}, "not_offered"},
+		{api.ReservationQuestion{OfferID: offer.ID}, "invalid_term"},
+	} {
+		_, err := w.ada.client.QuoteReservation(t.Context(), bad.ask)
+		wantProblem(t, err, bad.code)
+	}
+	_, err = w.eve.client.Reservation(t.Context(), w.reserve(w.ada, api.ReservationCreate{}).ID)
+	wantProblem(t, err, "reservation_not_found")
+}
