@@ -385,3 +385,28 @@ func TestReservationsAreAppliedByTheRuleWhateverHappens(t *testing.T) {
 		})
 	})
 }
+
+// The money ends in an hour that reservations were applied to already.
+func TestALimitThatReachesBackLeavesItsPartOfAnHourToOthers(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, w *world) {
+		w.deposit("ac-renter", "36")
+		w.buy(w.reservation("rv-1", 1, 10, pricing.AllUpfront))
+		for _, id := range []string{"ls-1", "ls-2"} {
+			terms := w.bundle(id, 1)
+			if id == "ls-2" {
+				terms.SpendingCap = must(w.t, "1.8")
+			}
+			w.begin(terms)
+			w.startCompute(id, w.clock())
+		}
+		for range 4 {
+			w.pass(time.Hour)
+			w.ConfirmAlive([]string{"ls-1", "ls-2"}, w.clock())
+			w.watch()
+			w.right()
+		}
+		w.settle()
+		w.right()
+	})
+}
