@@ -132,13 +132,14 @@ func (s *Service) step(ctx context.Context, seen *Reservation) error {
 			if now.Sub(r.Since) >= s.Patience {
 				return s.end(ctx, tx, r, "unpaid", "it was suspended for too long", nil)
 			}
-			has, err := s.Money.HasFunds(ctx, tx, r.ID)
-			if err != nil || !has {
-				return err
-			}
+			// The host is locked before the account, as everywhere.
 			held, _, err := s.hold(ctx, tx, r)
 			if err != nil || !held {
 				return err
+			}
+			if has, err := s.Money.HasFunds(ctx, tx, r.ID); err != nil || !has {
+				r.held = false
+				return errors.Join(err, s.Capacity.Unhold(ctx, tx, r.ID))
 			}
 			if err := r.move(Resume, "", "", now); err != nil {
 				return err
@@ -228,16 +229,20 @@ func (s *Service) renew(ctx context.Context, id string) error {
 		if err := r.move(Expire, "renewed", "carried on by "+ask.ID, now); err != nil {
 			return err
 		}
-		if err := s.close(ctx, tx, r, r.Until); err != nil {
-			return err
-		}
 		next := *r
 		next.ID, next.RenewalOf, next.Terms, next.State, next.Code, next.Message = ask.ID, r.ID, priced, Active, "", ""
 		next.From, next.Until, next.Since, next.CreatedAt, next.EndedAt = r.Until, r.Until.Add(time.Duration(priced.Hours)*time.Hour), now, now, time.Time{}
+		// The host is locked before the account, as everywhere.
+		if err := s.Capacity.Unhold(ctx, tx, r.ID); err != nil {
+			return err
+		}
 		if err := s.Capacity.Hold(ctx, tx, next.holding()); err != nil {
 			return err
 		}
-		next.held = true
+		r.held, next.held = false, true
+		if err := s.Money.EndLease(ctx, tx, r.ID, r.Until); err != nil {
+			return err
+		}
 		if err := s.begin(ctx, tx, &next); err != nil {
 			return err
 		}
