@@ -316,6 +316,23 @@ func TestAHostsTermsAreBuyableInTheComparisonOfPlans(t *testing.T) {
 	if err != nil || got.DiscountPercent != "30.00" || got.DueNow != got.Total {
 		t.Errorf("%+v, %v", got, err)
 	}
+	c, err := w.ada.client.ComparePlans(t.Context(), api.PlanQuestion{OfferID: offer.ID, Image: "debian:12"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	options := 0
+	for _, o := range c.Options {
+		if o.Plan != "reserved" {
+			continue
+		}
+		q, err := w.ada.client.QuoteReservation(t.Context(), api.ReservationQuestion{OfferID: offer.ID, TermMonths: o.TermMonths, Payment: o.Payment})
+		if options++; err != nil || !o.Buyable || o.DueNow != q.DueNow {
+			t.Errorf("the comparison says %+v, and the quote %+v, %v", o, q, err)
+		}
+	}
+	if options != 6 { // two terms, each paid in three ways
+		t.Errorf("%d ways to reserve, want 6", options)
+	}
 	for _, bad := range []struct {
 		ask  api.ReservationQuestion
 		code string
