@@ -42,7 +42,7 @@ type Bill struct {
 // BillLine is one run, one month of storage, all egress, or one payment in advance of
 // a lease.
 type BillLine struct {
-	Kind     string     `json:"kind" enum:"use,covered,term,renewal,change,refund" doc:"Use; use that is paid for otherwise; or months in advance: paid, renewed, changed in price, given back"`
+	Kind     string     `json:"kind" enum:"use,covered,term,renewal,change,refund,upfront,lost,early_end" doc:"Use; use that is paid for otherwise; months in advance: paid, renewed, changed in price, given back; or of a reservation: paid at once, given back for lost time, an early end"`
 	Meter    string     `json:"meter" enum:"compute,storage,egress"`
 	Start    *time.Time `json:"start,omitempty" doc:"Absent for egress"`
 	End      *time.Time `json:"end,omitempty" doc:"Absent for egress; of an open line, the last sign of life"`

@@ -184,6 +184,7 @@ type Listing struct {
 	EndsAt             *time.Time      `json:"ends_at,omitempty"`
 
 	SpotFloorPerGPUHour map[string]Rate `json:"spot_floor_per_gpu_hour,omitempty" doc:"The least that bids pay, by GPU model"`
+	Reserved            *ReserveCurve   `json:"reserved,omitempty" doc:"What is taken off for reservations; absent: none are offered"`
 	SpotFloorRule       *SpotFloorRule  `json:"spot_floor_rule,omitempty" doc:"How the floors follow the market; without it and a floor, they are 30 % of the median price on demand"`
 }
 
@@ -206,6 +207,7 @@ type UpdateListing struct {
 	EndsAt             *time.Time      `json:"ends_at,omitempty"`
 
 	SpotFloorPerGPUHour map[string]Rate `json:"spot_floor_per_gpu_hour,omitempty" doc:"The least that bids pay, by GPU model; others stay"`
+	Reserved            *ReserveCurve   `json:"reserved,omitempty" doc:"Without terms: none are offered"`
 	SpotFloorRule       *SpotFloorRule  `json:"spot_floor_rule,omitempty" doc:"All zero: none"`
 }
 

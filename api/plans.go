@@ -22,7 +22,7 @@ type PlanOption struct {
 	Plan        string      `json:"plan" enum:"on_demand,spot,reserved,monthly,trial"`
 	TermMonths  int         `json:"term_months,omitempty" doc:"Of plans that have terms"`
 	Payment     string      `json:"payment,omitempty" doc:"How much of a reservation is paid at once"`
-	Buyable     bool        `json:"buyable" doc:"A quote for it can be had and accepted now"`
+	Buyable     bool        `json:"buyable" doc:"A quote for it, or of a reservation, can be had and accepted now"`
 	Why         string      `json:"why,omitempty" doc:"Why it is not buyable: not_offered, bid_too_low or trial_expired"`
 	DueNow      Amount      `json:"due_now" doc:"What is taken from the balance before anything runs"`
 	PerHour     Amount      `json:"per_hour" doc:"Everything while running, without egress"`
@@ -71,7 +71,7 @@ type Months struct {
 
 // Prepayment is money that was paid in advance, or given back of it.
 type Prepayment struct {
-	Kind   string    `json:"kind" enum:"term,renewal,change,refund"`
+	Kind   string    `json:"kind" enum:"term,renewal,change,refund,upfront,lost,early_end"`
 	Amount Amount    `json:"amount" doc:"Negative: given back"`
 	From   time.Time `json:"from" doc:"Begin of what it is for"`
 	Until  time.Time `json:"until"`

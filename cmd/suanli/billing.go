@@ -95,7 +95,7 @@ func explain(l api.BillLine, b *api.Bill) string {
 		return l.Words
 	}
 	switch l.Kind {
-	case "term", "renewal", "change", "refund":
+	case "term", "renewal", "change", "refund", "upfront", "lost", "early_end":
 		return explainMonths(l, b)
 	case "covered":
 		what += "，已预付"

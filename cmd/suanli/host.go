@@ -172,7 +172,7 @@ func hostCommand() *cobra.Command {
 		func(id string) string { return tr("host %s is removed", id) })
 	abandon := removal("abandon HOST", tr("Give up a host that will not come back; its leases end (operator)"), findHost, (*api.Client).AbandonHost,
 		func(id string) string { return tr("host %s is given up", id) })
-	cmd.AddCommand(join, list, show, setPrice, maintenance, statementCommand(), remove, abandon,
+	cmd.AddCommand(join, list, show, setPrice, hostReserveCommand(), maintenance, statementCommand(), remove, abandon,
 		verb("list-gpu", tr("Put a host on the market"), (*api.Client).ListHost),
 		verb("unlist", tr("Take a host off the market; its leases run on"), (*api.Client).UnlistHost),
 		verb("drain", tr("Take no new leases on a host"), (*api.Client).DrainHost),

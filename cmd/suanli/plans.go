@@ -62,14 +62,17 @@ func planName(o api.PlanOption) string {
 
 // explainMonths says a line of months in advance in Chinese.
 func explainMonths(l api.BillLine, b *api.Bill) string {
-	what := map[string]string{"term": "预付", "renewal": "续费", "change": "剩余周期改价", "refund": "退还预付款"}[l.Kind]
+	what := map[string]string{"term": "预付", "renewal": "续费", "change": "剩余周期改价", "refund": "退还预付款", "upfront": "预留一次预付", "lost": "退还未提供的时间", "early_end": "提前结束预留"}[l.Kind]
 	if l.Used > 0 {
 		what += fmt.Sprintf(" %d 个月", l.Used)
 	}
 	if l.Start != nil && l.End != nil {
 		what += fmt.Sprintf("，%s 至 %s", l.Start.Local().Format(time.DateTime), l.End.Local().Format(time.DateTime))
 	}
-	what += fmt.Sprintf("，月价 %s %s：合计 %s %s", l.Rate.Display(), b.Currency, l.Amount.Display(), b.Currency)
+	if l.Rate > 0 {
+		what += fmt.Sprintf("，月价 %s %s", l.Rate.Display(), b.Currency)
+	}
+	what += fmt.Sprintf("：合计 %s %s", l.Amount.Display(), b.Currency)
 	if b.Simulated {
 		what += "（模拟）"
 	}

@@ -91,8 +91,8 @@ func (s *Service) bill(l *leaseRow, at time.Time) (Bill, error) {
 		Quote:         l.quote, At: at, Begun: l.begun, Ended: l.ended, Lines: []BillLine{},
 	}
 	due := map[pricing.Meter]money.Amount{}
-	if l.monthly != nil {
-		for _, p := range l.monthly.payments {
+	if paid := l.prepayments(); paid != nil {
+		for _, p := range *paid {
 			line, err := prepaidLine(p, l.quote)
 			if err != nil {
 				return Bill{}, fmt.Errorf("bill of lease %s: %w", l.id, err)
@@ -212,6 +212,12 @@ func prepaidLine(p Prepayment, q pricing.Quote) (BillLine, error) {
 		line.Words = fmt.Sprintf("%s %d months in advance, %s, at %s", verb, q.Prepaid.TermMonths, span, price)
 	case PaidChange:
 		line.Words = fmt.Sprintf("changed the price of the rest, %s, to %s", span, price)
+	case PaidUpfront:
+		line.Words = fmt.Sprintf("paid at once of a reservation, %s", span)
+	case PaidLost:
+		line.Words = fmt.Sprintf("gave back what was paid at once for time that was not delivered by %s", p.Until.Format(time.RFC3339))
+	case PaidEarly:
+		line.Words = "ended the reservation early, by the price on demand"
 	case PaidBack:
 		line.Words = fmt.Sprintf("gave back of what was paid for %s", span)
 	}

@@ -90,6 +90,11 @@ func (s *Service) balance(ctx context.Context, tx *store.Tx, accountID string, c
 	if err != nil {
 		return Balance{}, err
 	}
+	undo, err := foresee(leases, now, now, func(l *leaseRow) time.Time { return latest(l.confirmed, s.lastAlive(l.id)) })
+	if err != nil {
+		return Balance{}, err
+	}
+	defer undo()
 	b := Balance{Currency: currency, Settled: wallet + hold + debt, Held: hold}
 	if b.Credit, err = s.limitOf(ctx, tx, accountID); err != nil {
 		return Balance{}, err

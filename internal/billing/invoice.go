@@ -210,7 +210,7 @@ func (s *Service) learnedLate(ctx context.Context, tx *store.Tx, l InvoiceLine, 
 	if err != nil {
 		return 0, err
 	}
-	if !row.begun.Before(until) || row.monthly != nil {
+	if !row.begun.Before(until) || row.prepayments() != nil {
 		return 0, nil // months in advance are booked when they are paid
 	}
 	due, err := row.rated(s.usage(row, until))

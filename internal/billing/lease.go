@@ -22,6 +22,10 @@ type Terms struct {
 	Simulated   bool
 	SpendingCap money.Amount // the instance is stopped when the lease has cost this much; 0: no cap
 	OnLapse     Lapse        // of months in advance; empty: LapseStop
+	// What it has, for reservations to be applied to; without GPUs they are not.
+	GPUModel string
+	Zone     string
+	GPUs     int64
 }
 
 // BeginLease records the terms of a lease and sets a hold aside, in the
@@ -110,8 +114,8 @@ func (s *Service) BeginLease(ctx context.Context, tx *store.Tx, t Terms) error {
 		simulated = 1
 	}
 	if _, err := tx.Exec(ctx, `INSERT INTO billing_leases (lease_id, account_id, provider_id, quote, simulated, spending_cap, hold, egress_bytes,
-		posted_compute, posted_storage, posted_egress, confirmed_at, settled_at, begun_at, ended_at) VALUES (?, ?, ?, ?, ?, ?, ?, 0, 0, 0, 0, 0, 0, ?, 0)`,
-		t.LeaseID, t.AccountID, t.ProviderID, string(quote), simulated, int64(t.SpendingCap), int64(hold), store.Micros(now)); err != nil {
+		posted_compute, posted_storage, posted_egress, confirmed_at, settled_at, begun_at, ended_at, gpu_model, zone, gpu_count) VALUES (?, ?, ?, ?, ?, ?, ?, 0, 0, 0, 0, 0, 0, ?, 0, ?, ?, ?)`,
+		t.LeaseID, t.AccountID, t.ProviderID, string(quote), simulated, int64(t.SpendingCap), int64(hold), store.Micros(now), t.GPUModel, t.Zone, t.GPUs); err != nil {
 		return fmt.Errorf("begin lease %s: %w", t.LeaseID, err)
 	}
 	if err := s.begun(&leaseRow{id: t.LeaseID, accountID: t.AccountID, quote: t.Quote, cap: t.SpendingCap}, now); err != nil {
@@ -271,6 +275,12 @@ func (s *Service) start(ctx context.Context, tx *store.Tx, leaseID string, m pri
 		return fmt.Errorf("start %s of lease %s: %w", m, leaseID, err)
 	}
 	s.started(l)
+	if m == pricing.Compute && a.reserves && start.Before(a.applied) {
+		a.dirty = earliest(a.dirty, start) // it is told of late
+		if err := s.recharge(ctx, tx, a); err != nil {
+			return err
+		}
+	}
 	if m == pricing.Compute {
 		if err := s.firstUse(ctx, tx, a.id, start); err != nil {
 			return err
@@ -314,6 +324,7 @@ func (s *Service) stop(ctx context.Context, tx *store.Tx, leaseID string, m pric
 	if err := s.close(ctx, tx, l, m, at, now); err != nil {
 		return err
 	}
+	a.dirty = earliest(a.dirty, at)
 	if err := s.charge(ctx, tx, a, l, now); err != nil {
 		return err
 	}
@@ -361,6 +372,7 @@ func (s *Service) EndLease(ctx context.Context, tx *store.Tx, leaseID string, at
 			return err
 		}
 	}
+	a.dirty = earliest(a.dirty, at)
 	if err := s.charge(ctx, tx, a, l, now); err != nil {
 		return err
 	}

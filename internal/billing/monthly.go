@@ -122,10 +122,11 @@ func (m *monthlyRow) back(at time.Time, code string) (money.Amount, error) {
 // advance.
 func (l *leaseRow) rated(u pricing.Usage) (map[pricing.Meter]money.Amount, error) {
 	due, err := pricing.Due(l.quote, u)
-	if err != nil || l.monthly == nil {
+	paid := l.prepayments()
+	if err != nil || paid == nil {
 		return due, err
 	}
-	for _, p := range l.monthly.payments {
+	for _, p := range *paid {
 		if due[pricing.Compute], err = due[pricing.Compute].Add(p.Amount); err != nil {
 			return nil, err
 		}
@@ -156,23 +157,7 @@ func (s *Service) loadMonthly(ctx context.Context, tx *store.Tx, leases []*lease
 		m.renews, m.warned = renews == 1, time.Duration(warned)*time.Second
 		m.from, m.until, m.since = store.Time(from), store.Time(until), store.Time(since)
 		m.ended, m.again = store.Time(ended), store.Time(again)
-		rows, err := tx.Query(ctx, `SELECT kind, amount, per_month, basis_points, from_at, until_at FROM billing_prepayments WHERE lease_id = ? ORDER BY number`, l.id)
-		if err != nil {
-			return fmt.Errorf("load months of lease %s: %w", l.id, err)
-		}
-		for rows.Next() {
-			var p Prepayment
-			var from, until int64
-			if err := rows.Scan(&p.Kind, &p.Amount, &p.PerMonth, &p.BasisPoints, &from, &until); err != nil {
-				rows.Close()
-				return fmt.Errorf("load months of lease %s: %w", l.id, err)
-			}
-			p.From, p.Until = store.Time(from), store.Time(until)
-			m.payments = append(m.payments, p)
-		}
-		err = rows.Err()
-		rows.Close()
-		if err != nil {
+		if m.payments, err = loadPrepayments(ctx, tx, l.id); err != nil {
 			return fmt.Errorf("load months of lease %s: %w", l.id, err)
 		}
 		l.monthly = &m
@@ -206,10 +191,11 @@ func (m *monthlyRow) save(ctx context.Context, tx *store.Tx, leaseID string) err
 // charge of its own, so that it is seen apart from use.
 func (s *Service) prepay(ctx context.Context, tx *store.Tx, a *accountRow, l *leaseRow, p Prepayment, at time.Time) error {
 	if _, err := tx.Exec(ctx, `INSERT INTO billing_prepayments (lease_id, number, kind, amount, per_month, basis_points, from_at, until_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?)`,
-		l.id, len(l.monthly.payments)+1, string(p.Kind), int64(p.Amount), int64(p.PerMonth), p.BasisPoints, store.Micros(p.From), store.Micros(p.Until)); err != nil {
+		l.id, len(*l.prepayments())+1, string(p.Kind), int64(p.Amount), int64(p.PerMonth), p.BasisPoints, store.Micros(p.From), store.Micros(p.Until)); err != nil {
 		return fmt.Errorf("prepay lease %s: %w", l.id, err)
 	}
-	l.monthly.payments = append(l.monthly.payments, p)
+	paid := l.prepayments()
+	*paid = append(*paid, p)
 	if p.Amount == 0 {
 		return nil
 	}
@@ -295,6 +281,11 @@ func (s *Service) available(ctx context.Context, tx *store.Tx, a *accountRow, le
 	if err != nil {
 		return 0, err
 	}
+	undo, err := foresee(leases, now, now, func(l *leaseRow) time.Time { return latest(l.confirmed, s.lastAlive(l.id)) })
+	if err != nil {
+		return 0, err
+	}
+	defer undo()
 	onCredit, err := s.onCredit(ctx, tx, a.id, a.credit, held)
 	if err != nil {
 		return 0, err

@@ -79,9 +79,13 @@ func lookAhead(accountID string, leases []*leaseRow, grants []*Grant, settled mo
 		}
 		return time.Time{}
 	}
+	undo, err := foresee(leases, now, now.Add(horizon), func(*leaseRow) time.Time { return now.Add(horizon) })
+	if err != nil {
+		return o, err
+	}
+	defer undo()
 	from := now
 	var posted money.Amount
-	var err error
 	for _, l := range leases {
 		if posted, err = posted.Add(l.posted.total()); err != nil {
 			return o, err
@@ -128,6 +132,15 @@ func lookAhead(accountID string, leases []*leaseRow, grants []*Grant, settled mo
 		return o, err
 	}
 	o.funds = budget - dueNow
+	reserves := slices.ContainsFunc(leases, func(l *leaseRow) bool { return l.reserved != nil })
+	if reserves {
+		// Rates do not say what reservations pay for.
+		hence, err := due(now.Add(time.Hour))
+		if err != nil {
+			return o, err
+		}
+		o.burn = max(0, hence-dueNow)
+	}
 	// What months in advance will cost is in no rate.
 	if reach > 0 && !slices.ContainsFunc(leases, func(l *leaseRow) bool { return l.quote.Prepaid != nil }) {
 		if o.spare, err = spared(leases, budget, now, now.Add(reach)); err != nil {
@@ -138,7 +151,7 @@ func lookAhead(accountID string, leases []*leaseRow, grants []*Grant, settled mo
 			o.covered[l.id] = true
 		}
 	}
-	if (o.burn > 0 || o.funds < 0) && (o.covered == nil || o.spare < 0) {
+	if (o.burn > 0 || o.funds < 0 || reserves) && (o.covered == nil || o.spare < 0) {
 		if o.until, err = lastCovered(due, budget, from, now); err != nil {
 			return o, err
 		}

@@ -48,8 +48,27 @@ func (s *Service) bookedAt(ctx context.Context, tx *store.Tx, accountID string, 
 // charge posts what is due for a lease and not posted, cut at the end of the
 // account's open month, so that no charge is of two months. Nothing is posted into
 // a month that is closed: what is learned about it later is of the open one.
-// The caller holds the account's lock and saves it (see rebalance).
+// Reservations are applied first, as they decide what is due. The caller holds the
+// account's lock and saves it (see rebalance).
 func (s *Service) charge(ctx context.Context, tx *store.Tx, a *accountRow, l *leaseRow, at time.Time) error {
+	if a.reserves {
+		if err := s.apply(ctx, tx, a, at); err != nil {
+			return err
+		}
+		if err := s.fresh(ctx, tx, l); err != nil {
+			return err
+		}
+	}
+	if l.reserved != nil {
+		if err := s.giveBackLost(ctx, tx, a, l, at); err != nil {
+			return err
+		}
+	}
+	return s.chargeOne(ctx, tx, a, l, at)
+}
+
+// chargeOne is charge by what reservations were applied to before.
+func (s *Service) chargeOne(ctx context.Context, tx *store.Tx, a *accountRow, l *leaseRow, at time.Time) error {
 	p, err := s.openPeriod(ctx, tx, a.id)
 	if err != nil {
 		return err

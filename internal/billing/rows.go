@@ -26,17 +26,23 @@ type accountRow struct {
 	// overdueSince is since when compute is stopped for an invoice, and deletionTold
 	// when it was announced that disks will be deleted.
 	overdueSince, deletionTold time.Time
+
+	reserves bool      // it has or had reservations
+	applied  time.Time // when they were applied last
+	dirty    time.Time // from when on use has changed since; zero: it has not
+	whole    bool      // all that may be learned late is to be looked at again
 }
 
-const selectAccount = `SELECT account_id, currency, sequence, exhausted_at, warned, grace_warned, credit_limit, overdue_since, deletion_told FROM billing_accounts WHERE account_id = ?`
+const selectAccount = `SELECT account_id, currency, sequence, exhausted_at, warned, grace_warned, credit_limit, overdue_since, deletion_told, reserves, applied_at FROM billing_accounts WHERE account_id = ?`
 
 func scanAccount(row interface{ Scan(...any) error }) (*accountRow, error) {
 	var a accountRow
-	var exhausted, warned, grace, overdue, told int64
-	if err := row.Scan(&a.id, &a.currency, &a.sequence, &exhausted, &warned, &grace, &a.credit, &overdue, &told); err != nil {
+	var exhausted, warned, grace, overdue, told, reserves, applied int64
+	if err := row.Scan(&a.id, &a.currency, &a.sequence, &exhausted, &warned, &grace, &a.credit, &overdue, &told, &reserves, &applied); err != nil {
 		return nil, err
 	}
 	a.exhaustedAt, a.overdueSince, a.deletionTold = store.Time(exhausted), store.Time(overdue), store.Time(told)
+	a.reserves, a.applied = reserves == 1, store.Time(applied)
 	a.warned, a.graceWarned = time.Duration(warned)*time.Second, time.Duration(grace)*time.Second
 	return &a, nil
 }
@@ -94,6 +100,11 @@ type leaseRow struct {
 	intervals                 []interval
 	rates                     []rate      // of spot, in order
 	monthly                   *monthlyRow // nil: nothing is paid in advance
+
+	gpuModel, zone string
+	gpus           int64
+	reserved       *reservedRow       // nil: it is no reservation
+	covered        []pricing.Interval // that reservations pay for
 }
 
 // openInterval returns the open interval of a meter, or nil.
@@ -117,7 +128,7 @@ func postedColumns(separator string) string {
 }
 
 var selectLease = `SELECT lease_id, account_id, provider_id, quote, simulated, spending_cap, hold, egress_bytes, egress_claimed,
-	confirmed_at, settled_at, begun_at, ended_at, ` + postedColumns(", ") + ` FROM billing_leases`
+	confirmed_at, settled_at, begun_at, ended_at, gpu_model, zone, gpu_count, ` + postedColumns(", ") + ` FROM billing_leases`
 
 // loadLeases returns the leases that a WHERE clause selects, with their
 // intervals. A lease whose quote cannot be read is logged and left out: it must
@@ -135,7 +146,7 @@ func (s *Service) loadLeases(ctx context.Context, tx *store.Tx, where string, ar
 		var quote []byte
 		var simulated, confirmed, settled, begun, ended int64
 		var posted [len(pricing.Meters)]money.Amount
-		into := []any{&l.id, &l.accountID, &l.providerID, &quote, &simulated, &l.cap, &l.hold, &l.egressBytes, &l.egressClaimed, &confirmed, &settled, &begun, &ended}
+		into := []any{&l.id, &l.accountID, &l.providerID, &quote, &simulated, &l.cap, &l.hold, &l.egressBytes, &l.egressClaimed, &confirmed, &settled, &begun, &ended, &l.gpuModel, &l.zone, &l.gpus}
 		for i := range posted {
 			into = append(into, &posted[i])
 		}
@@ -192,6 +203,9 @@ func (s *Service) loadLeases(ctx context.Context, tx *store.Tx, where string, ar
 	}
 	marks.Close()
 	if err := loadRates(ctx, tx, byID); err != nil {
+		return nil, err
+	}
+	if err := loadReserved(ctx, tx, byID, where, args); err != nil {
 		return nil, err
 	}
 	return out, s.loadMonthly(ctx, tx, out)

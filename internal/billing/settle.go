@@ -129,6 +129,7 @@ func (s *Service) settleAccount(ctx context.Context, accountID string, now time.
 		if err != nil {
 			return err
 		}
+		a.whole = true
 		leases, err := s.openLeases(ctx, tx, accountID)
 		if err != nil {
 			return err
@@ -206,6 +207,19 @@ func (s *Service) enforce(ctx context.Context, tx *store.Tx, a *accountRow, leas
 		if _, err := tx.Exec(ctx, `UPDATE billing_intervals SET limit_at = ?, limit_reason = ? WHERE lease_id = ? AND meter = ? AND number = ?`,
 			store.Micros(c.limit), string(reason), l.id, string(c.meter), c.number); err != nil {
 			return fmt.Errorf("limit lease %s: %w", l.id, err)
+		}
+		a.dirty = earliest(a.dirty, c.limit)
+	}
+	if !a.reserves || a.dirty.IsZero() {
+		return nil
+	}
+	// What ran less than was thought leaves more of a reservation for others.
+	if err := s.apply(ctx, tx, a, now); err != nil {
+		return err
+	}
+	for _, l := range leases {
+		if err := s.fresh(ctx, tx, l); err != nil {
+			return err
 		}
 	}
 	return nil

@@ -34,6 +34,10 @@ func projected(l *leaseRow, at, starting time.Time) pricing.Usage {
 
 func usageUntil(l *leaseRow, at, seen, starting time.Time) pricing.Usage {
 	var u pricing.Usage
+	if l.reserved != nil {
+		seen = at // held is held, whoever is heard of
+	}
+	u.Reserved = l.covered
 	if l.monthly != nil {
 		u.Prepaid = []pricing.Interval{l.monthly.covered()}
 	}

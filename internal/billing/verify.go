@@ -61,7 +61,7 @@ func (s *Service) VerifyLedger(ctx context.Context) (Report, error) {
 func (s *Service) Proof(ctx context.Context, tx *store.Tx) (Report, error) {
 	var r Report
 	for _, check := range []func(context.Context, *store.Tx, *Report) error{
-		s.verifyLeases, s.verifyCharges, s.verifyPayments, s.verifyDocuments, s.verifyInvoices, s.verifyPapers, s.verifyStatements, s.verifyMonths, s.verifyCredit,
+		s.verifyLeases, s.verifyReserved, s.verifyCharges, s.verifyPayments, s.verifyDocuments, s.verifyInvoices, s.verifyPapers, s.verifyStatements, s.verifyMonths, s.verifyCredit,
 	} {
 		if err := check(ctx, tx, &r); err != nil {
 			return r, fmt.Errorf("verify the books: %w", err)
@@ -129,7 +129,7 @@ func chargeSums(ctx context.Context, tx *store.Tx, where string, args ...any) (m
 
 func (s *Service) verifyLease(r *Report, l *leaseRow, sums map[meterOf]chargeSum) error {
 	due := map[pricing.Meter]money.Amount{}
-	if !l.settled.IsZero() || l.monthly != nil {
+	if !l.settled.IsZero() || l.prepayments() != nil {
 		// By what is stored alone, up to the last posting.
 		var err error
 		if due, err = l.rated(usageUntil(l, latest(l.settled, l.begun), l.confirmed, time.Time{})); err != nil {

@@ -66,6 +66,8 @@ type Config struct {
 	EgressPrice           money.Rate             // per GB
 	MonthlyTerms          []pricing.TermDiscount // that months in advance are sold in; empty: none
 	MonthlyHours          int64                  // that a month in advance costs
+	ReserveMaxMonths      int64                  // of a reservation; 0: none are sold
+	ReserveMaxDiscount    int64                  // basis points, that hosts may take off
 	CatalogDir            string
 	TaxTable              string // path of a CSV file; see pricing.ParseTaxTable
 	TaxJurisdiction       string
@@ -351,6 +353,8 @@ func settings() []Setting {
 		days("dunning_days", "-3,0,1,7", "Days on which accounts are reminded of an invoice, counted from the day it is due, separated by commas; empty: none.", func(c *Config) *[]int { return &c.DunningDays }),
 		number("dunning_stop_days", "14", "Days after the day an invoice is due until compute stops for it, which is announced three days before; 0: never.", 0, 366, func(c *Config) *int64 { return &c.DunningStopDays }),
 		number("storage_grace_days", "7", "Days that disks are kept after compute stopped for money, before they are deleted, which is announced.", 1, 366, func(c *Config) *int64 { return &c.StorageGraceDays }),
+		number("reserve_max_months", "12", "Longest term of a reservation, in months; 0: none are sold. Hosts say which terms they offer, and what those take off.", 0, 60, func(c *Config) *int64 { return &c.ReserveMaxMonths }),
+		number("reserve_max_discount_basis_points", "6000", "The most that hosts may take off for reservations, all discounts together, in hundredths of a per cent.", 0, 10000, func(c *Config) *int64 { return &c.ReserveMaxDiscount }),
 		text("catalog_dir", "", "Folder with the operator's own templates and regions.", func(c *Config) *string { return &c.CatalogDir }, optional(folder)),
 		text("who_may_host", "anyone", "Who may let hosts join: anyone (owners and admins of every account) or operator. Whoever has root on a host can read what runs there.", func(c *Config) *string { return &c.WhoMayHost }, oneOf("anyone", "operator")),
 		text("admin_email", "admin@localhost", "E-mail address of the first operator, made when the database is empty. The password is written to data_dir/admin-password.", func(c *Config) *string { return &c.AdminEmail }, filled),

@@ -75,7 +75,8 @@ func cheapestCover(gpus map[string]int, holds map[string]SpotHold, need int, now
 
 // claim promises a lease GPUs that leases of the spot market have, beside those
 // that are free, which it gets at once. The caller has locked the host.
-func (s *Service) claim(ctx context.Context, tx *store.Tx, host *record, leaseID string, want placement.Request) error {
+func (s *Service) claim(ctx context.Context, tx *store.Tx, host *record, r Reservation, want placement.Request) error {
+	leaseID := r.LeaseID
 	full := fault.New(fault.Conflict, "offer_taken", "this does not fit on the host any more, even if all leases of the spot market left it; search again")
 	holds := map[string]SpotHold{}
 	if s.cfg.SpotHolds != nil {
@@ -96,6 +97,7 @@ func (s *Service) claim(ctx context.Context, tx *store.Tx, host *record, leaseID
 	}
 	now := s.clock()
 	var leave []string
+	free -= host.heldFrom(r.AccountID, want.Model) // which stays free for whom it is held
 	if need := want.Count - free; need > 0 {
 		if leave = cheapestCover(gpus, holds, need, now); leave == nil {
 			return full

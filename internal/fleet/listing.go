@@ -12,6 +12,7 @@ import (
 	"suanli.dev/internal/account"
 	"suanli.dev/internal/fault"
 	"suanli.dev/internal/money"
+	"suanli.dev/internal/pricing"
 	"suanli.dev/internal/pricing/auction"
 	"suanli.dev/internal/store"
 )
@@ -30,6 +31,8 @@ type Listing struct {
 	// Without either it is StandardFloor.
 	SpotFloorPerGPUHour map[string]money.Rate `json:"spot_floor_per_gpu_hour,omitempty"`
 	SpotFloorRule       *auction.FloorRule    `json:"spot_floor_rule,omitempty"`
+	// Reserve is what is taken off for reservations; nil: none are offered.
+	Reserve *pricing.Curve `json:"reserve,omitempty"`
 	// MinGPUs is the smallest bundle offered; 0 and 1 mean any.
 	MinGPUs int `json:"min_gpus,omitempty"`
 	// EndsAt is when the host leaves the market; zero: never.
@@ -45,6 +48,8 @@ type ListingChange struct {
 
 	SpotFloorPerGPUHour map[string]money.Rate // by model; adds to and replaces
 	SpotFloorRule       *auction.FloorRule    // the zero rule: none
+
+	Reserve *pricing.Curve // one without terms: none
 
 	MinGPUs *int
 	EndsAt  *time.Time // the zero time: no end
@@ -89,6 +94,11 @@ func (s *Service) SetListing(ctx context.Context, p account.Principal, hostID st
 		if c.SpotFloorRule != nil {
 			if l.SpotFloorRule = c.SpotFloorRule; *c.SpotFloorRule == (auction.FloorRule{}) {
 				l.SpotFloorRule = nil
+			}
+		}
+		if c.Reserve != nil {
+			if l.Reserve = c.Reserve; len(c.Reserve.Terms) == 0 {
+				l.Reserve = nil
 			}
 		}
 		if c.MinGPUs != nil {
@@ -139,6 +149,9 @@ func (s *Service) checkChange(c ListingChange) error {
 		}
 	}
 	if err := checkFloors(c); err != nil {
+		return err
+	}
+	if err := s.checkCurve(c.Reserve); err != nil {
 		return err
 	}
 	for field, r := range map[string]*money.Rate{
@@ -263,6 +276,9 @@ func (s *Service) Remove(ctx context.Context, p account.Principal, hostID string
 		}
 		if leases > 0 {
 			return fault.New(fault.Conflict, "host_in_use", "host %s has %d leases; drain it and wait for their end, or end them", hostID, leases)
+		}
+		if len(r.Holdings) > 0 {
+			return fault.New(fault.Conflict, "host_in_use", "host %s has %d reservations, which outlast leases; it can be removed when they are over", hostID, len(r.Holdings))
 		}
 		for _, q := range []string{`DELETE FROM fleet_gpus WHERE host_id = ?`, `DELETE FROM fleet_hosts WHERE id = ?`} {
 			if _, err := tx.Exec(ctx, q, hostID); err != nil {

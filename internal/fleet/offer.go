@@ -11,6 +11,7 @@ import (
 	"suanli.dev/internal/catalog"
 	"suanli.dev/internal/fault"
 	"suanli.dev/internal/money"
+	"suanli.dev/internal/placement"
 	"suanli.dev/internal/pricing"
 )
 
@@ -66,7 +67,9 @@ type Offer struct {
 	// the spot market have some of them and get their notice first; 0: not at all.
 	AvailableAfterSeconds int64
 	ReliabilityBasis      int64 // basis points
-	Simulated             bool
+	// Reserve is what its host takes off for reservations; nil: none are offered.
+	Reserve   *pricing.Curve
+	Simulated bool
 }
 
 // Price is what an offer costs: all that a tariff is made from, and the sums
@@ -97,6 +100,7 @@ type entry struct {
 	isolation                []string
 	reliability              int64
 	storage, egress          money.Rate
+	curve                    *pricing.Curve
 	groups                   []group // by model
 }
 
@@ -126,7 +130,8 @@ func (s *Service) publish(hostID string) {
 	// Under the lock from reading to writing, so that the later state wins.
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	s.index.put(hostID, s.entry(s.hosts[hostID]))
+	s.noteHoldings(hostID)
+	s.index.put(hostID, s.entry(s.hosts[hostID], ""))
 }
 
 // republish computes all offers again, as scores and windows change with time.
@@ -142,12 +147,20 @@ func (s *Service) republish() {
 	}
 }
 
-// entry returns what to offer of a host, or nil. It needs s.mu.
-func (s *Service) entry(h *host) *entry {
+// entry returns what to offer of a host, or nil: to an account, or without one to
+// everybody. It needs s.mu.
+func (s *Service) entry(h *host, account string) *entry {
 	if h == nil {
 		return nil
 	}
-	if state, _ := s.state(h); state != StateListed && state != StateDegraded {
+	onlyHeld := false // off the market, but for what is held
+	switch state, _ := s.state(h); state {
+	case StateListed, StateDegraded:
+	case StateUnlisted, StateDraining:
+		if onlyHeld = true; account == "" {
+			return nil
+		}
+	default:
 		return nil
 	}
 	r, inv := h.record, h.record.Inventory
@@ -158,10 +171,10 @@ func (s *Service) entry(h *host) *entry {
 		cpuModel: inv.CPUModel, cpuArch: inv.Architecture, diskMiB: picture.DiskMiB,
 		diskRead: inv.SelfTest.DiskReadMBps, diskWrite: inv.SelfTest.DiskWriteMBps, netDown: inv.SelfTest.NetDownMbps, netUp: inv.SelfTest.NetUpMbps,
 		directPorts: inv.DirectPorts != nil, simulated: r.Simulated, isolation: inv.Isolation,
-		reliability: s.reliability(h), storage: t.storage, egress: t.egress,
+		reliability: s.reliability(h), storage: t.storage, egress: t.egress, curve: s.curve(r.Listing),
 	}
 	c := r.capacity()
-	if len(inv.GPUs) == 0 {
+	if len(inv.GPUs) == 0 && !onlyHeld {
 		// Powers of two, and whatever the host has in whole CPUs.
 		g := group{units: inv.CPUs, free: inv.CPUs, cpuMillis: c.CPUMillis, memoryMiB: c.MemoryMiB, rate: t.cpu}
 		for n := 1; n <= inv.CPUs; n *= 2 {
@@ -187,6 +200,18 @@ func (s *Service) entry(h *host) *entry {
 			after.MemoryMiB += share.MemoryMiB
 		}
 	}
+	// What is held for others is left for them, out of what is free or will be.
+	for _, h := range r.Holdings {
+		if claimable[h.GPUModel] > 0 || free[h.GPUModel] > 0 {
+			free[h.GPUModel] = freeOf(picture, h.GPUModel) - r.heldFrom(account, h.GPUModel)
+		}
+	}
+	if onlyHeld {
+		clear(claimable) // the spot market has none of what is held
+		for model := range free {
+			free[model] = min(free[model], r.heldFor(account, model))
+		}
+	}
 	// A GPU that was lost while a lease has it still has its share of the host.
 	units := 0
 	for _, g := range r.GPUs {
@@ -199,14 +224,14 @@ func (s *Service) entry(h *host) *entry {
 		n, more := free[facts.Name], claimable[facts.Name]
 		delete(free, facts.Name) // one group a model
 		delete(claimable, facts.Name)
-		if n+more == 0 {
+		if n+more <= 0 {
 			continue
 		}
 		g := group{
 			model: facts.Name, vramMiB: rep.VRAMMiB, capability: rep.ComputeCapability, driver: rep.Driver, maxCUDA: rep.MaxCUDA,
 			nvlink: len(rep.NVLinks) > 0, pcieGen: rep.PCIeGen, pcieWidth: rep.PCIeWidth,
 			units: units, cpuMillis: c.CPUMillis, memoryMiB: c.MemoryMiB, rate: t.gpu(facts.Name), facts: facts,
-			free: n, wait: int64(s.cfg.SpotNotice / time.Second),
+			free: max(0, n), wait: int64(s.cfg.SpotNotice / time.Second),
 		}
 		if !known {
 			g.facts = catalog.Model{Vendor: string(rep.Vendor)}
@@ -226,6 +251,17 @@ func (s *Service) entry(h *host) *entry {
 	}
 	slices.SortFunc(e.groups, func(a, b group) int { return strings.Compare(a.model, b.model) })
 	return e
+}
+
+// freeOf counts the GPUs of a model that are free on a host.
+func freeOf(h placement.Host, model string) int {
+	n := 0
+	for _, g := range h.GPUs {
+		if g.Free && g.Model == model {
+			n++
+		}
+	}
+	return n
 }
 
 // offer adds a bundle of n units if its share of CPU and memory is free.
@@ -272,7 +308,7 @@ func (s *Service) offer(e *entry, g *group, count int, diskGiB, monthSeconds int
 		CPUModel: e.cpuModel, CPUArchitecture: e.cpuArch, CPUMillis: g.share(g.cpuMillis, count), MemoryMiB: g.share(g.memoryMiB, count),
 		DiskGiB: diskGiB, MaxDiskGiB: e.diskMiB / 1024, DiskReadMBps: e.diskRead, DiskWriteMBps: e.diskWrite,
 		NetDownMbps: e.netDown, NetUpMbps: e.netUp, DirectPorts: e.directPorts, Isolation: e.isolation,
-		ReliabilityBasis: e.reliability, Simulated: e.simulated,
+		ReliabilityBasis: e.reliability, Simulated: e.simulated, Reserve: e.curve,
 		Price: Price{
 			Currency: d.Currency, Compute: g.rate * money.Rate(count), Storage: e.storage, Egress: e.egress,
 			Granularity: d.Granularity, MinimumSeconds: d.MinimumSeconds, CommissionBasisPoints: d.CommissionBasisPoints,
@@ -301,7 +337,12 @@ func (s *Service) offer(e *entry, g *group, count int, diskGiB, monthSeconds int
 // Offer returns an offer by its ID as it is now, priced with diskGiB of disk (0:
 // DefaultDiskGiB) in the month that it is in an IANA time zone (empty: UTC). If it
 // is not there any more that is a fault "offer_gone".
-func (s *Service) Offer(_ context.Context, offerID string, diskGiB int64, timeZone string) (Offer, error) {
+func (s *Service) Offer(ctx context.Context, offerID string, diskGiB int64, timeZone string) (Offer, error) {
+	return s.OfferTo(ctx, "", offerID, diskGiB, timeZone)
+}
+
+// OfferTo is Offer for an account, which can have what is held for it.
+func (s *Service) OfferTo(_ context.Context, account, offerID string, diskGiB int64, timeZone string) (Offer, error) {
 	gone := fault.New(fault.Gone, "offer_gone", "the offer %q is taken or withdrawn; search again", offerID)
 	parts := strings.Split(offerID, ".")
 	if len(parts) != 3 {
@@ -318,7 +359,7 @@ func (s *Service) Offer(_ context.Context, offerID string, diskGiB int64, timeZo
 	if err != nil {
 		return Offer{}, err
 	}
-	e := s.index.entry(parts[0])
+	e := s.entryFor(parts[0], account)
 	if e == nil {
 		return Offer{}, gone
 	}

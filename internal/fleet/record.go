@@ -34,7 +34,10 @@ type record struct {
 	OnlineSeconds       int64
 	OfflineSeconds      int64
 
-	GPUs []gpu
+	GPUs     []gpu
+	Holdings []Holding      // in the order in which they were made
+	used     map[holder]int // of what is held, by its accounts' leases
+
 	// Held by leases: CPU and memory by those that may run, disk by all.
 	CPUMillis, MemoryMiB, DiskMiB int64
 	// Spot are the leases of the spot market that have GPUs, with their shares, and
@@ -171,7 +174,10 @@ func readGPUs(ctx context.Context, tx *store.Tx, where string, args []any, byID 
 	if err != nil {
 		return err
 	}
-	return readClaims(ctx, tx, where, args, byID)
+	if err := readClaims(ctx, tx, where, args, byID); err != nil {
+		return err
+	}
+	return readHoldings(ctx, tx, where, args, byID)
 }
 
 func each(rows *sql.Rows, scan func() error) error {

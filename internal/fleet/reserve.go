@@ -14,6 +14,7 @@ import (
 // Reservation is what a lease takes of a host.
 type Reservation struct {
 	LeaseID   string
+	AccountID string // whose held GPUs it may have; empty: none
 	HostID    string
 	GPUModel  string // empty with GPUCount 0
 	GPUCount  int
@@ -70,20 +71,20 @@ func (s *Service) Reserve(ctx context.Context, tx *store.Tx, r Reservation) (All
 		}
 		return s.allocation(ctx, tx, host, *held)
 	}
-	if err := s.open(host, true); err != nil {
+	if err := s.openFor(host, r, true); err != nil {
 		return Allocation{}, err
 	}
 	want := placement.Request{Model: r.GPUModel, Count: r.GPUCount, CPUMillis: r.CPUMillis, MemoryMiB: r.MemoryMiB, DiskMiB: r.DiskGiB * 1024}
-	err = s.take(ctx, tx, host, r.LeaseID, want, "offer_taken")
+	err = s.take(ctx, tx, host, r, want, "offer_taken")
 	if f, ok := fault.As(err); ok && f.Code == "offer_taken" && !r.Spot && r.GPUCount > 0 {
-		err = s.claim(ctx, tx, host, r.LeaseID, want)
+		err = s.claim(ctx, tx, host, r, want)
 	}
 	if err != nil {
 		return Allocation{}, err
 	}
 	now := store.Micros(s.clock())
-	_, err = tx.Exec(ctx, `INSERT INTO fleet_reservations (lease_id, host_id, gpu_model, gpu_count, cpu_millis, memory_mib, disk_mib, compute, created_at, spot)
-		VALUES (?, ?, ?, ?, ?, ?, ?, 1, ?, ?)`, r.LeaseID, r.HostID, r.GPUModel, r.GPUCount, r.CPUMillis, r.MemoryMiB, r.DiskGiB*1024, now, bit(r.Spot))
+	_, err = tx.Exec(ctx, `INSERT INTO fleet_reservations (lease_id, host_id, gpu_model, gpu_count, cpu_millis, memory_mib, disk_mib, compute, created_at, spot, account_id)
+		VALUES (?, ?, ?, ?, ?, ?, ?, 1, ?, ?, ?)`, r.LeaseID, r.HostID, r.GPUModel, r.GPUCount, r.CPUMillis, r.MemoryMiB, r.DiskGiB*1024, now, bit(r.Spot), r.AccountID)
 	if err != nil {
 		return Allocation{}, fmt.Errorf("reserve: %w", err)
 	}
@@ -106,8 +107,8 @@ type reservation struct {
 func readReservation(ctx context.Context, tx *store.Tx, leaseID string) (*reservation, error) {
 	r := reservation{Reservation: Reservation{LeaseID: leaseID}}
 	var compute int64
-	err := tx.QueryRow(ctx, `SELECT host_id, gpu_model, gpu_count, cpu_millis, memory_mib, disk_mib, compute FROM fleet_reservations WHERE lease_id = ?`, leaseID).
-		Scan(&r.HostID, &r.GPUModel, &r.GPUCount, &r.CPUMillis, &r.MemoryMiB, &r.diskMiB, &compute)
+	err := tx.QueryRow(ctx, `SELECT host_id, gpu_model, gpu_count, cpu_millis, memory_mib, disk_mib, compute, account_id FROM fleet_reservations WHERE lease_id = ?`, leaseID).
+		Scan(&r.HostID, &r.GPUModel, &r.GPUCount, &r.CPUMillis, &r.MemoryMiB, &r.diskMiB, &compute, &r.AccountID)
 	if errors.Is(err, store.ErrNoRows) {
 		return nil, nil
 	}
@@ -161,8 +162,29 @@ func (s *Service) open(r *record, fresh bool) error {
 	return fault.New(fault.Conflict, "no_capacity", "host %s is %s%s and starts nothing now; the lease stays stopped and keeps its disk", r.ID, state, reason)
 }
 
+// openFor is open, but what is held for its account a lease gets also from a host
+// that is drained or off the market.
+func (s *Service) openFor(r *record, want Reservation, fresh bool) error {
+	err := s.open(r, fresh)
+	if err == nil || want.GPUCount < 1 || want.GPUCount > r.heldFor(want.AccountID, want.GPUModel) {
+		return err
+	}
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if h := s.hosts[r.ID]; h != nil {
+		if state, _ := s.state(&host{record: r, live: h.live}); state == StateDraining || state == StateUnlisted {
+			return nil
+		}
+	}
+	return err
+}
+
 // take chooses GPUs and writes the allocations.
-func (s *Service) take(ctx context.Context, tx *store.Tx, host *record, leaseID string, want placement.Request, code string) error {
+func (s *Service) take(ctx context.Context, tx *store.Tx, host *record, r Reservation, want placement.Request, code string) error {
+	leaseID := r.LeaseID
+	if left := host.heldFrom(r.AccountID, want.Model); left > 0 && want.Count > host.free(want.Model)-left {
+		return fault.New(fault.Conflict, code, "this does not fit on the host any more: %w", errHeld)
+	}
 	choice, err := placement.Choose([]placement.Host{host.snapshot()}, want)
 	if err != nil {
 		return fault.New(fault.Conflict, code, "this does not fit on the host any more: %w", err)
@@ -302,14 +324,14 @@ func (s *Service) ReserveCompute(ctx context.Context, tx *store.Tx, leaseID stri
 	if held.compute {
 		return s.allocation(ctx, tx, host, *held)
 	}
-	if err := s.open(host, false); err != nil {
+	if err := s.openFor(host, held.Reservation, false); err != nil {
 		return Allocation{}, err
 	}
 	want := placement.Request{Model: held.GPUModel, Count: held.GPUCount, CPUMillis: held.CPUMillis, MemoryMiB: held.MemoryMiB}
 	// The disk is held already, and a host whose disk is overbooked by a smaller
 	// inventory may still start what is on it.
 	host.DiskMiB = 0
-	if err := s.take(ctx, tx, host, leaseID, want, "no_capacity"); err != nil {
+	if err := s.take(ctx, tx, host, held.Reservation, want, "no_capacity"); err != nil {
 		return Allocation{}, err
 	}
 	if _, err := tx.Exec(ctx, `UPDATE fleet_reservations SET compute = 1 WHERE lease_id = ?`, leaseID); err != nil {

@@ -31,6 +31,9 @@ type Query struct {
 	// DiskGiB is the size of disk that shall fit and that prices include; 0:
 	// DefaultDiskGiB.
 	DiskGiB int64
+	// AccountID is who searches: what is held for it is among the offers. Empty:
+	// nobody in particular.
+	AccountID string
 	// TimeZone is the IANA name of the zone by whose month the disk's price for an
 	// hour is reckoned, as in a quote; empty: UTC.
 	TimeZone string
@@ -46,6 +49,9 @@ func (s *Service) Search(_ context.Context, q Query) ([]Offer, string, error) {
 	s.index.read(func(base, delta *segment) {
 		found = append(p.run(base), p.run(delta)...)
 	})
+	if held := s.heldOffers(q.AccountID); held != nil {
+		found = append(found, p.run(held)...)
+	}
 	slices.SortFunc(found, func(a, b candidate) int {
 		return cmp.Or(cmp.Compare(a.key, b.key), cmp.Compare(a.price, b.price),
 			strings.Compare(a.host().hostID, b.host().hostID), cmp.Compare(a.tie, b.tie))

@@ -13,6 +13,7 @@ import (
 	"suanli.dev/internal/account"
 	"suanli.dev/internal/catalog"
 	"suanli.dev/internal/money"
+	"suanli.dev/internal/pricing"
 	"suanli.dev/internal/pricing/auction"
 	"suanli.dev/internal/protocol"
 	"suanli.dev/internal/store"
@@ -90,7 +91,10 @@ type Defaults struct {
 	MinimumSeconds     int64      // charged at least, once a lease ran
 	// CommissionBasisPoints is the platform's part of a charge, in 1/100 %.
 	CommissionBasisPoints int64
-	Region, Zone          string // of hosts whose join token names none; empty: "local", "local-1"
+	// ReserveBounds are what hosts may take off for reservations; the zero value:
+	// none are offered.
+	ReserveBounds pricing.Bounds
+	Region, Zone  string // of hosts whose join token names none; empty: "local", "local-1"
 }
 
 // Service is the fleet. Call Migrate and Load before anything else.
@@ -101,6 +105,7 @@ type Service struct {
 	elapsed func() time.Duration
 	beat    time.Duration
 	index   *index
+	holding sync.Map // hosts on which something is held
 
 	mu    sync.RWMutex
 	hosts map[string]*host

@@ -172,6 +172,7 @@ func (s *Service) Supply(ctx context.Context, tx *store.Tx, k MarketKey) ([]Supp
 				h.Free++
 			}
 		}
+		h.Free = max(0, h.Free-records[h.HostID].heldFrom("", k.Model))
 	}
 	return out, nil
 }

@@ -42,6 +42,8 @@ const (
 	Audit    Kind = "au"
 	Bid      Kind = "bd"
 
+	Reservation Kind = "rv"
+
 	Maintenance Kind = "mw"
 	Payout      Kind = "po"
 	Payment     Kind = "pm"

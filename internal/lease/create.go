@@ -34,7 +34,7 @@ func (s *Service) Price(ctx context.Context, p account.Principal, r QuoteRequest
 	if err := s.checkPlan(&r); err != nil {
 		return nil, err
 	}
-	offer, err := s.priceable(ctx, &r, timeZone)
+	offer, err := s.priceable(ctx, p.AccountID, &r, timeZone)
 	if err != nil {
 		return nil, err
 	}
@@ -62,7 +62,7 @@ func (s *Service) Price(ctx context.Context, p account.Principal, r QuoteRequest
 
 // priceable checks a request, fills in what it leaves to its template, and returns
 // the offer that it is for.
-func (s *Service) priceable(ctx context.Context, r *QuoteRequest, timeZone string) (fleet.Offer, error) {
+func (s *Service) priceable(ctx context.Context, accountID string, r *QuoteRequest, timeZone string) (fleet.Offer, error) {
 	if r.RunFor < 0 || r.RunFor > maxRunFor {
 		return fleet.Offer{}, invalid("body.run_seconds", "invalid_run_seconds", "run_seconds is %d; want 0 to %d", int64(r.RunFor/time.Second), int64(maxRunFor/time.Second))
 	}
@@ -79,7 +79,7 @@ func (s *Service) priceable(ctx context.Context, r *QuoteRequest, timeZone strin
 	if r.DiskGiB < 1 || r.DiskGiB > maxDiskGiB {
 		return fleet.Offer{}, invalid("body.disk_gib", "invalid_disk_gib", "disk_gib is %d; want 1 to %d", r.DiskGiB, maxDiskGiB)
 	}
-	offer, err := s.Capacity.Offer(ctx, r.OfferID, r.DiskGiB, timeZone)
+	offer, err := s.Capacity.OfferTo(ctx, accountID, r.OfferID, r.DiskGiB, timeZone)
 	if err != nil {
 		return fleet.Offer{}, err
 	}
@@ -163,7 +163,7 @@ func (s *Service) take(ctx context.Context, tx *store.Tx, p account.Principal, q
 			direct = c.Ports // the gateway reaches them on any host
 		}
 		a, err := s.Capacity.Reserve(ctx, tx, fleet.Reservation{
-			LeaseID: l.ID, HostID: q.Offer.HostID, GPUModel: q.Offer.GPUModel, GPUCount: q.Offer.GPUCount,
+			LeaseID: l.ID, AccountID: holder(q.Price.Plan, l.AccountID), HostID: q.Offer.HostID, GPUModel: q.Offer.GPUModel, GPUCount: q.Offer.GPUCount,
 			CPUMillis: q.Offer.CPUMillis, MemoryMiB: q.Offer.MemoryMiB, DiskGiB: q.Request.DiskGiB, Ports: direct, Spot: c.bidID != "",
 		})
 		if err != nil {
@@ -178,7 +178,8 @@ func (s *Service) take(ctx context.Context, tx *store.Tx, p account.Principal, q
 			l.WaitsUntil = now.Add(s.WaitNotice)
 			l.Code, l.Message = "waiting", "waits, free of charge, until leases of the spot market have left its GPUs"
 		}
-		if err := s.Money.BeginLease(ctx, tx, billing.Terms{LeaseID: l.ID, AccountID: l.AccountID, ProviderID: l.ProviderID, Quote: l.Price, Simulated: l.Simulated, SpendingCap: l.SpendingCap, OnLapse: q.Request.OnLapse}); err != nil {
+		if err := s.Money.BeginLease(ctx, tx, billing.Terms{LeaseID: l.ID, AccountID: l.AccountID, ProviderID: l.ProviderID, Quote: l.Price, Simulated: l.Simulated, SpendingCap: l.SpendingCap, OnLapse: q.Request.OnLapse,
+			GPUModel: q.Offer.GPUModel, Zone: q.Offer.Zone, GPUs: int64(q.Offer.GPUCount)}); err != nil {
 			return err
 		}
 		// After BeginLease, which has locked the account: of two that are accepted

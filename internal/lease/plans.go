@@ -40,6 +40,9 @@ func (m MonthlyTerms) discount(months int) (basisPoints int64, sold bool) {
 // market is all that an offer's prices depend on.
 func (s *Service) market(o fleet.Offer) (pricing.Market, error) {
 	m := pricing.Market{GPUModel: o.GPUModel, Zone: o.Zone, GPUs: int64(o.GPUCount), Tariff: tariff(o)}
+	if s.Reserve.MaxMonths > 0 && o.GPUCount > 0 {
+		m.Curve, m.Bounds = o.Reserve, s.Reserve
+	}
 	if len(s.Monthly.Discounts) == 0 {
 		return m, nil
 	}
@@ -151,6 +154,15 @@ func (s *Service) Reprice(ctx context.Context, p account.Principal, id string, a
 	return s.Money.RepriceMonths(ctx, p, l.ID, r.PerMonth, r.BasisPoints, agreed)
 }
 
+// holder is whose held GPUs a lease may have. What is reserved is for leases that a
+// reservation pays for: months are paid otherwise, and bids have no claim.
+func holder(plan, accountID string) string {
+	if plan != pricing.OnDemand {
+		return ""
+	}
+	return accountID
+}
+
 // keepsCompute reports whether a stopped lease keeps its GPUs, since it is paid for
 // in advance.
 func (s *Service) keepsCompute(ctx context.Context, tx *store.Tx, l *Lease) (bool, error) {
@@ -215,8 +227,8 @@ type Comparison struct {
 // Compare prices an offer for the caller's account under all plans. An option is
 // available only if a quote for it can be had and accepted now. The request's own
 // plan is ignored; timeZone is the account's.
-func (s *Service) Compare(ctx context.Context, _ account.Principal, r QuoteRequest, timeZone string) (*Comparison, error) {
-	offer, err := s.priceable(ctx, &r, timeZone)
+func (s *Service) Compare(ctx context.Context, p account.Principal, r QuoteRequest, timeZone string) (*Comparison, error) {
+	offer, err := s.priceable(ctx, p.AccountID, &r, timeZone)
 	if err != nil {
 		return nil, err
 	}

@@ -27,6 +27,7 @@ var migrations embed.FS
 
 // Capacity is what lease needs of fleet.
 type Capacity interface {
+	OfferTo(ctx context.Context, accountID, offerID string, diskGiB int64, timeZone string) (fleet.Offer, error)
 	Offer(ctx context.Context, offerID string, diskGiB int64, timeZone string) (fleet.Offer, error)
 	ComputeRate(ctx context.Context, hostID, gpuModel string, gpuCount int) (money.Rate, error)
 	Reserve(ctx context.Context, tx *store.Tx, r fleet.Reservation) (fleet.Allocation, error)
@@ -90,11 +91,12 @@ type Config struct {
 	// InnerRegistries are hosts (with port, if not the usual) that images may be
 	// named from although they are inside of a network.
 	InnerRegistries []string
-	Tick            time.Duration // of the reconciler; 1 s
-	QuoteValid      time.Duration // how long a quote may be accepted; 15 min
-	Monthly         MonthlyTerms  // how months in advance are sold
-	WaitNotice      time.Duration // how long leases of the spot market take to make room; 2 min
-	DefaultIdle     IdleStop      // of leases whose renter and template say nothing
+	WaitNotice      time.Duration  // how long leases of the spot market take to make room; 2 min
+	Tick            time.Duration  // of the reconciler; 1 s
+	QuoteValid      time.Duration  // how long a quote may be accepted; 15 min
+	Reserve         pricing.Bounds // of what hosts take off for reservations; zero: none are sold
+	Monthly         MonthlyTerms   // how months in advance are sold
+	DefaultIdle     IdleStop       // of leases whose renter and template say nothing
 	Log             *slog.Logger
 	News            News // tells renters what happened; nil: nobody does
 }

@@ -66,6 +66,8 @@ var layers = map[string]rule{
 	"internal/lease":   {layer: service, never: []string{"internal/ledger", "internal/market"}},
 	"internal/market":  {layer: service, never: []string{"internal/ledger", "internal/billing", "internal/catalog", "internal/placement"}},
 
+	"internal/reservation": {layer: service, never: []string{"internal/ledger", "internal/lease", "internal/market", "internal/placement"}},
+
 	"internal/instance": {layer: side, only: []string{"internal/protocol"}},
 
 	"internal/instance/sshtest": {layer: side, only: nothing},

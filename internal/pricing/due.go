@@ -97,7 +97,8 @@ func Itemise(q Quote, u Usage) ([]Item, error) {
 	}
 	var items []Item
 	var err error
-	if q.Version == 1 {
+	// Without a reservation the two come to the same.
+	if q.Version == 1 && len(u.Reserved) == 0 {
 		items, err = computeItems(q, union(u.Compute))
 	} else {
 		items, err = pricedItems(q, u.Compute, u.Prepaid, u.Reserved)

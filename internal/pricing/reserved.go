@@ -39,6 +39,9 @@ type Reservation struct {
 	ListHourly money.Rate     `json:"list_hourly_per_gpu"`     // on demand, when it was bought
 	Discount   int64          `json:"discount_basis_points"`   // off ListHourly
 	Commission int64          `json:"commission_basis_points"` // the platform's part
+	// Lost is when its GPUs were not there for it, in whole seconds: they are worth
+	// nothing then and cost nothing, of what was paid upfront too.
+	Lost []Interval `json:"lost,omitempty"`
 }
 
 // window returns the clock hours of a reservation: from the start of the hour in
@@ -92,11 +95,146 @@ func (r Reservation) Due(at time.Time) (money.Amount, error) {
 	if at.After(until) {
 		at = until
 	}
-	hours, err := r.hourly(int64(at.Sub(from) / time.Second))
+	lost := r.lostSeconds(from, at)
+	hours, err := r.hourly(int64(at.Sub(from)/time.Second) - lost)
 	if err != nil {
 		return 0, err
 	}
-	return r.UpfrontDue.Add(hours)
+	// What stays paid of the upfront part, by the rule of effective.
+	total := r.Hours() * secondsPerHour
+	upfront, err := part(r.UpfrontDue, total-lost, total)
+	if err != nil {
+		return 0, err
+	}
+	return upfront.Add(hours)
+}
+
+// LostBy returns what comes back of what was paid upfront, for the time that was
+// lost by a moment.
+func (r Reservation) LostBy(at time.Time) (money.Amount, error) {
+	from, until := r.window()
+	total := r.Hours() * secondsPerHour
+	if total == 0 {
+		return 0, nil
+	}
+	kept, err := part(r.UpfrontDue, total-r.lostSeconds(from, earlierOf(at, until)), total)
+	return r.UpfrontDue - kept, err
+}
+
+func earlierOf(a, b time.Time) time.Time {
+	if b.Before(a) {
+		return b
+	}
+	return a
+}
+
+// lostSeconds is how much of a stretch is in Lost.
+func (r Reservation) lostSeconds(from, until time.Time) int64 {
+	var sum time.Duration
+	for _, l := range union(r.Lost) {
+		start, end := l.Start, earlierOf(l.End, until)
+		if start.Before(from) {
+			start = from
+		}
+		sum += max(0, end.Sub(start))
+	}
+	return int64(sum / time.Second)
+}
+
+// EarlyEnd is what it comes to that a reservation ends before its time.
+type EarlyEnd struct {
+	Until time.Time    `json:"until"` // end of the clock hour, which is the last one held
+	Hours int64        `json:"hours"`
+	Due   money.Amount `json:"due"`  // by then, as it was agreed, all that is paid upfront in it
+	Owed  money.Amount `json:"owed"` // by the rule for an early end
+	Net   money.Amount `json:"net"`  // Owed − Due: to be paid, or given back if negative
+}
+
+// EndEarly ends a reservation before its time. The clock hours so far then cost the
+// price on demand of the day on which it was bought, since the discount was for the
+// term; but never more than the whole term would have cost. One that has not begun
+// costs nothing.
+func (r Reservation) EndEarly(at time.Time) (EarlyEnd, error) {
+	if err := r.Check(); err != nil {
+		return EarlyEnd{}, err
+	}
+	from, until := r.window()
+	if at.Before(from) {
+		return EarlyEnd{Until: from, Due: r.UpfrontDue, Net: -r.UpfrontDue}, nil
+	}
+	end := at.UTC().Truncate(time.Hour)
+	if end.Before(at) || end.Equal(from) {
+		end = end.Add(time.Hour)
+	}
+	end = earlierOf(end, until)
+	out := EarlyEnd{Until: end, Hours: int64(end.Sub(from) / time.Hour)}
+	lost := r.lostSeconds(from, end)
+	hours, err := r.hourly(out.Hours*secondsPerHour - lost)
+	if err != nil {
+		return out, err
+	}
+	back, err := r.LostBy(end)
+	if err != nil {
+		return out, err
+	}
+	if out.Due, err = (r.UpfrontDue - back).Add(hours); err != nil {
+		return out, err
+	}
+	list := r
+	list.Hourly = r.ListHourly
+	if out.Owed, err = list.hourly(out.Hours*secondsPerHour - lost); err != nil {
+		return out, err
+	}
+	rest, err := r.hourly(int64(until.Sub(end) / time.Second))
+	if err != nil {
+		return out, err
+	}
+	whole, err := out.Due.Add(rest)
+	if err != nil {
+		return out, err
+	}
+	out.Owed = min(out.Owed, whole)
+	if end.Equal(until) {
+		out.Owed = out.Due
+	}
+	out.Net = out.Owed - out.Due
+	return out, nil
+}
+
+// Instalment is one payment of a reservation.
+type Instalment struct {
+	At     time.Time    `json:"at"`
+	From   time.Time    `json:"from"`
+	Until  time.Time    `json:"until"`
+	Amount money.Amount `json:"amount"`
+}
+
+// Schedule returns all payments of a reservation: what is paid upfront, and then
+// what its hours come to in each calendar month of a time zone, each at its end.
+func (r Reservation) Schedule(timeZone string) ([]Instalment, error) {
+	if err := r.Check(); err != nil {
+		return nil, err
+	}
+	var out []Instalment
+	from, until := r.window()
+	if r.UpfrontDue > 0 {
+		out = append(out, Instalment{At: r.From, From: from, Until: until, Amount: r.UpfrontDue})
+	}
+	var before money.Amount
+	for at := from; at.Before(until) && r.Hourly > 0; {
+		m, err := MonthOf(at, timeZone)
+		if err != nil {
+			return nil, err
+		}
+		end := earlierOf(m.End, until).UTC()
+		total, err := r.hourly(int64(end.Sub(from) / time.Second))
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, Instalment{At: end, From: at, Until: end, Amount: total - before})
+		before, at = total, end
+	}
+	return out, nil
 }
 
 // hourly is what so many seconds cost, without what is paid upfront.
@@ -108,8 +246,8 @@ func (r Reservation) hourly(seconds int64) (money.Amount, error) {
 	return r.Hourly.Times(quantity, secondsPerHour)
 }
 
-// effective is what a reservation's first seconds cost with what is paid upfront
-// spread evenly over all of them.
+// effective is what a reservation's seconds cost with what is paid upfront spread
+// evenly over all of them.
 func (r Reservation) effective(seconds int64) (money.Amount, error) {
 	upfront, err := part(r.UpfrontDue, seconds, r.Hours()*secondsPerHour)
 	if err != nil {
@@ -166,12 +304,18 @@ type Application struct {
 // applies first. The result depends on nothing but its arguments, so use that is
 // reported late is applied by calling it again.
 func ApplyReservations(reservations []Reservation, runs []Run, until time.Time) (Application, error) {
+	return ApplySince(reservations, runs, time.Time{}, until)
+}
+
+// ApplySince is ApplyReservations for the clock hours from a moment on, which is
+// the begin of one: what an hour comes to depends on no other.
+func ApplySince(reservations []Reservation, runs []Run, since, until time.Time) (Application, error) {
 	out := Application{Covered: map[string][]Interval{}}
 	ordered := slices.Clone(reservations)
 	slices.SortFunc(ordered, func(a, b Reservation) int {
 		return cmp.Or(a.From.Compare(b.From), cmp.Compare(a.ID, b.ID))
 	})
-	uses, err := useByHour(runs)
+	uses, err := useByHour(runs, since)
 	if err != nil {
 		return out, err
 	}
@@ -180,15 +324,31 @@ func ApplyReservations(reservations []Reservation, runs []Run, until time.Time) 
 			return out, fmt.Errorf("reservation %s: %w", r.ID, err)
 		}
 		from, end := r.window()
-		capacity := r.GPUs * secondsPerHour
 		var before money.Amount
-		for hour, n := from, int64(1); hour.Before(end) && hour.Before(until); hour, n = hour.Add(time.Hour), n+1 {
-			total, err := r.effective(n * secondsPerHour)
+		var gone int64 // seconds that were lost so far
+		first := int64(1)
+		if from.Before(since) {
+			first += int64(since.Sub(from) / time.Hour)
+			gone = r.lostSeconds(from, since)
+			if before, err = r.effective((first-1)*secondsPerHour - gone); err != nil && first <= r.Hours() {
+				return out, fmt.Errorf("reservation %s: %w", r.ID, err)
+			}
+			from = since
+		}
+		for hour, n := from, first; hour.Before(end) && hour.Before(until); hour, n = hour.Add(time.Hour), n+1 {
+			lost := r.lostSeconds(hour, hour.Add(time.Hour))
+			gone += lost
+			capacity := r.GPUs * (secondsPerHour - lost)
+			total, err := r.effective(n*secondsPerHour - gone)
 			if err != nil {
 				return out, fmt.Errorf("reservation %s: %w", r.ID, err)
 			}
 			h := HourUse{ReservationID: r.ID, Hour: hour, Capacity: capacity, Cost: total - before}
 			before = total
+			if capacity == 0 {
+				out.Hours = append(out.Hours, h)
+				continue
+			}
 			var matching []*hourUse
 			for _, u := range uses[hour.Unix()] {
 				if u.run.GPUModel == r.GPUModel && u.run.Zone == r.Zone && len(u.free) > 0 {
@@ -263,7 +423,7 @@ func (u *hourUse) take(n int64) []Interval {
 
 // useByHour cuts runs into clock hours. A second belongs to the hour in which it
 // begins, and one that was not completed is not used.
-func useByHour(runs []Run) (map[int64][]*hourUse, error) {
+func useByHour(runs []Run, since time.Time) (map[int64][]*hourUse, error) {
 	byLease := map[string]*Run{}
 	var ids []string
 	for _, r := range runs {
@@ -295,6 +455,10 @@ func useByHour(runs []Run) (map[int64][]*hourUse, error) {
 					at := s.moment(second)
 					hour := at.Truncate(time.Hour)
 					count := min(end-second, ceilSeconds(hour.Add(time.Hour).Sub(at)))
+					if hour.Before(since) {
+						second += count
+						continue
+					}
 					uses := out[hour.Unix()]
 					if len(uses) == 0 || uses[len(uses)-1].run != r {
 						uses = append(uses, &hourUse{run: r})

@@ -256,3 +256,99 @@ func unflagged(cut, whole []pricing.Run) []pricing.Run {
 	}
 	return cut
 }
+
+func TestTimeThatIsLostIsWorthNothingAndCostsNothing(t *testing.T) {
+	t.Parallel()
+	r := reservation("2026-03-02T08:00:00Z", "2026-03-02T12:00:00Z", t)
+	r.Payment, r.UpfrontDue = pricing.PartialUpfront, amount(t, "8")
+	r.Lost = []pricing.Interval{{Start: r.From.Add(30 * time.Minute), End: r.From.Add(2 * time.Hour)}}
+	d, err := r.Due(r.Until)
+	if err != nil || d.String() != "7.500000" { // 5/8 of 4 + 8
+		t.Errorf("%s is due in the end, %v; want 7.500000", d, err)
+	}
+	back, err := r.LostBy(r.Until)
+	if err != nil || back.String() != "3.000000" {
+		t.Errorf("%s comes back, %v; want 3.000000", back, err)
+	}
+	a, err := pricing.ApplyReservations([]pricing.Reservation{r}, []pricing.Run{runOf("a", 1, 0, 4*3600)}, r.Until)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var cost money.Amount
+	for i, want := range []int64{1800, 0, 3600, 3600} {
+		cost += a.Hours[i].Cost
+		if a.Hours[i].Capacity != want || a.Hours[i].Used != want {
+			t.Errorf("hour %d: %+v, want %d", i, a.Hours[i], want)
+		}
+	}
+	if cost != d {
+		t.Errorf("the hours cost %s, and %s is due", cost, d)
+	}
+}
+
+func TestWhoEndsAReservationEarlyPaysTheListPriceForWhatWasHeld(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		payment        pricing.Upfront
+		after          time.Duration
+		due, owed, net string
+	}{
+		// 10 hours at 10 on demand and 25 % off: 75 in all.
+		{pricing.NoUpfront, 90 * time.Minute, "15.000000", "20.000000", "5.000000"},
+		{pricing.PartialUpfront, 90 * time.Minute, "45.000000", "20.000000", "-25.000000"},
+		{pricing.AllUpfront, 2 * time.Hour, "75.000000", "20.000000", "-55.000000"},
+		{pricing.AllUpfront, 9 * time.Hour, "75.000000", "75.000000", "0.000000"},
+		{pricing.NoUpfront, 9 * time.Hour, "67.500000", "75.000000", "7.500000"},
+		{pricing.NoUpfront, 30 * time.Hour, "75.000000", "75.000000", "0.000000"},
+		{pricing.AllUpfront, -time.Hour, "75.000000", "0.000000", "-75.000000"},
+	} {
+		from := moment(t, "2026-03-02T08:00:00Z")
+		p, err := pricing.Reserve(pricing.Purchase{ID: "r", GPUModel: "H100", Zone: "a", GPUs: 1, ListHourly: rate(t, "10"), From: from, TimeZone: "UTC", Until: from.Add(10 * time.Hour), Payment: c.payment},
+			pricing.Curve{Terms: []pricing.TermDiscount{{Months: 1, BasisPoints: 2500}}}, pricing.Bounds{MaxMonths: 12, MaxBasisPoints: 6000})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := p.Reservation
+		if r.Discount != 0 { // custom terms shorter than the first have none
+			t.Fatalf("a discount of %d", r.Discount)
+		}
+		// 25 % off, put in by hand.
+		r.Hourly, r.UpfrontDue = rate(t, "7.5"), 0
+		switch c.payment {
+		case pricing.PartialUpfront:
+			r.Hourly, r.UpfrontDue = rate(t, "3.75"), amount(t, "37.5")
+		case pricing.AllUpfront:
+			r.Hourly, r.UpfrontDue = 0, amount(t, "75")
+		}
+		e, err := r.EndEarly(from.Add(c.after))
+		if err != nil || e.Due.String() != c.due || e.Owed.String() != c.owed || e.Net.String() != c.net {
+			t.Errorf("%s after %s: %+v, %v; want %s due, %s owed, %s net", c.payment, c.after, e, err, c.due, c.owed, c.net)
+		}
+	}
+}
+
+// 31 October is a Sunday on which London's clocks go back.
+func TestTheScheduleOfAReservationAddsUpToWhatItCosts(t *testing.T) {
+	t.Parallel()
+	for _, payment := range []pricing.Upfront{pricing.NoUpfront, pricing.PartialUpfront, pricing.AllUpfront} {
+		p, err := pricing.Reserve(pricing.Purchase{ID: "r", GPUModel: "H100", Zone: "a", GPUs: 3, ListHourly: rate(t, "1.999999999"), From: moment(t, "2027-08-31T10:20:00Z"), TimeZone: "Europe/London", Months: 3, Payment: payment},
+			pricing.Curve{Terms: []pricing.TermDiscount{{Months: 3, BasisPoints: 1000}}}, pricing.Bounds{MaxMonths: 12, MaxBasisPoints: 6000})
+		if err != nil {
+			t.Fatal(err)
+		}
+		list, err := p.Reservation.Schedule("Europe/London")
+		if err != nil {
+			t.Fatal(err)
+		}
+		var sum money.Amount
+		for _, i := range list {
+			sum += i.Amount
+		}
+		if sum != p.Total {
+			t.Errorf("%s: the schedule adds up to %s, and the total is %s: %+v", payment, sum, p.Total, list)
+		}
+		if payment == pricing.NoUpfront && (len(list) != 4 || !list[2].Until.Equal(moment(t, "2027-11-01T00:00:00Z")) || !list[1].Until.Equal(moment(t, "2027-09-30T23:00:00Z"))) {
+			t.Errorf("%+v", list)
+		}
+	}
+}

@@ -27,6 +27,7 @@ import (
 	"suanli.dev/internal/notify"
 	"suanli.dev/internal/payment"
 	"suanli.dev/internal/ratelimit"
+	"suanli.dev/internal/reservation"
 	"suanli.dev/internal/sla"
 	"suanli.dev/internal/store"
 )
@@ -48,6 +49,9 @@ type Services struct {
 	Payments *payment.Service
 	News     *notify.Service
 	Entrance *Entrance
+	// Reservations sells capacity for a term.
+	Reservations *reservation.Service
+	Entrance     *Entrance
 }
 
 // subjects is every subject's registration. Each is a method in the file of its
@@ -58,6 +62,7 @@ func (a *API) subjects() {
 	a.registerFleet()
 	a.registerLease()
 	a.registerSpot()
+	a.registerReservations()
 	a.registerBilling()
 	a.registerEarning()
 	a.registerSLA()

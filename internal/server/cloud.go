@@ -29,6 +29,7 @@ import (
 	"suanli.dev/internal/fault"
 	"suanli.dev/internal/fleet"
 	"suanli.dev/internal/gateway"
+	"suanli.dev/internal/ident"
 	"suanli.dev/internal/intake"
 	"suanli.dev/internal/lease"
 	"suanli.dev/internal/ledger"
@@ -39,6 +40,7 @@ import (
 	"suanli.dev/internal/payment/stripe"
 	"suanli.dev/internal/pricing"
 	"suanli.dev/internal/protocol"
+	"suanli.dev/internal/reservation"
 	"suanli.dev/internal/sla"
 	"suanli.dev/internal/store"
 )
@@ -55,6 +57,7 @@ type Cloud struct {
 	Market    *market.Service
 	Payments  *payment.Service
 	News      *notify.Service
+	Reserve   *reservation.Service
 	Authority *gateway.Authority
 	Tunnels   *gateway.Tunnels
 	DB        *store.DB
@@ -165,6 +168,7 @@ func (c *Cloud) openServices(ctx context.Context, secret []byte) error {
 	defaults.Currency, defaults.Granularity, defaults.MinimumSeconds = cfg.Currency, cfg.Granularity, cfg.MinimumSeconds
 	defaults.StoragePerGiBMonth, defaults.EgressPerGB = cfg.StoragePrice, cfg.EgressPrice
 	defaults.CommissionBasisPoints, defaults.Region, defaults.Zone = cfg.CommissionBasisPoints, cfg.Region, cfg.Zone
+	defaults.ReserveBounds = reserveBounds(cfg)
 	c.Fleet, err = fleet.New(fleet.Config{
 		DB: c.DB, Catalog: cat, AllowSimulated: cfg.AllowSimulated, OperatorsHost: cfg.WhoMayHost == "operator", Defaults: defaults,
 		HeartbeatSeconds: int(cfg.HeartbeatSeconds), TokenSuffix: c.Authority.Fingerprint(), Audit: c.Accounts.Audit, Log: log,
@@ -209,6 +213,12 @@ func (c *Cloud) openServices(ctx context.Context, secret []byte) error {
 		Taxes: taxes, Jurisdiction: cfg.TaxJurisdiction, Issuer: cfg.InvoiceIssuer,
 		NetDays: int(cfg.InvoiceNetDays), Dunning: dunning(cfg), Grace: time.Duration(cfg.StorageGraceDays) * 24 * time.Hour,
 		OnExhausted: func(ctx context.Context, accountID, leaseID string, reason billing.Reason) {
+			if ident.Check(ident.Reservation, leaseID) == nil {
+				if err := c.Reserve.Exhaust(ctx, leaseID, reason == billing.ReasonGraceOver); err != nil {
+					log.WarnContext(ctx, "suspend an unpaid reservation", "reservation", leaseID, "account", accountID, "error", err)
+				}
+				return
+			}
 			if err := c.Leases.Exhaust(ctx, leaseID, string(reason), reason == billing.ReasonGraceOver); err != nil {
 				log.WarnContext(ctx, "stop an unpaid lease", "lease", leaseID, "account", accountID, "error", err)
 			}
@@ -222,7 +232,7 @@ func (c *Cloud) openServices(ctx context.Context, secret []byte) error {
 	}
 	c.Leases, err = lease.New(lease.Config{
 		DB: c.DB, Clock: c.clock, Catalog: cat, Capacity: c.Fleet, Money: c.Billing, Tenants: c.Accounts, Vault: vault, Command: c.command,
-		Monthly:     lease.MonthlyTerms{Hours: cfg.MonthlyHours, Discounts: cfg.MonthlyTerms},
+		Monthly: lease.MonthlyTerms{Hours: cfg.MonthlyHours, Discounts: cfg.MonthlyTerms}, Reserve: reserveBounds(cfg),
 		DefaultIdle: lease.IdleStop{After: time.Duration(cfg.IdleStopSeconds) * time.Second, GPUPercent: 5, CPUPercent: 5},
 		GatewayKeys: []string{c.Authority.GatewayAuthorizedKey()}, InnerRegistries: c.cfg.InnerRegistryHosts(), Log: log, News: c.News,
 	})
@@ -238,7 +248,7 @@ func (c *Cloud) openServices(ctx context.Context, secret []byte) error {
 		return err
 	}
 	c.Earnings, err = earning.New(earning.Config{
-		DB: c.DB, Clock: c.clock, Ledger: c.Ledger, Money: c.Billing, Hosts: c.Fleet, Leases: c.Leases, ZoneOf: c.zoneOf, Audit: c.Accounts.Audit, Taken: c.Levels.Taken,
+		DB: c.DB, Clock: c.clock, Ledger: c.Ledger, Money: c.Billing, Hosts: c.Fleet, Leases: earningPlaces{c}, ZoneOf: c.zoneOf, Audit: c.Accounts.Audit, Taken: c.Levels.Taken,
 		Rule: pricing.Payouts{HoldSeconds: cfg.PayoutHoldSeconds, ReserveBasisPoints: cfg.PayoutReserve},
 	})
 	if err != nil {
@@ -257,14 +267,24 @@ func (c *Cloud) openServices(ctx context.Context, secret []byte) error {
 	if c.Payments, err = c.openPayments(); err != nil {
 		return err
 	}
+	c.Reserve, err = reservation.New(reservation.Config{
+		DB: c.DB, Clock: c.clock, Capacity: c.Fleet, Money: c.Billing, Audit: c.Accounts.Audit, Bounds: reserveBounds(cfg), Log: log,
+		Account: func(ctx context.Context, accountID string) (money.Currency, string, error) {
+			a, err := c.Accounts.Account(ctx, accountID)
+			return a.Currency, a.TimeZone, err
+		},
+	})
+	if err != nil {
+		return err
+	}
 	metrics := prometheus.NewRegistry()
 	metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	entrance := &Entrance{SSHAddress: c.sshIn.Addr().String(), SSHHostKey: strings.TrimSpace(sshLine(c.Authority)), AppURL: c.appURL, Open: c.openStream}
 	c.http = New(Config{
-		Services: Services{Accounts: c.Accounts, Catalog: cat, Fleet: c.Fleet, Billing: c.Billing, Leases: c.Leases, Market: c.Market, Payments: c.Payments, Earnings: c.Earnings, Levels: c.Levels, News: c.News, Entrance: entrance},
+		Services: Services{Accounts: c.Accounts, Catalog: cat, Fleet: c.Fleet, Billing: c.Billing, Leases: c.Leases, Market: c.Market, Reservations: c.Reserve, Payments: c.Payments, Earnings: c.Earnings, Levels: c.Levels, News: c.News, Entrance: entrance},
 		DB:       c.DB, Log: log, Version: c.version, PublicURL: cfg.APIURL(), TrustedProxies: cfg.Proxies(), Metrics: metrics, Tracing: c.tracing,
 	})
-	for _, m := range []interface{ Migrate(context.Context) error }{c.Accounts, c.Ledger, c.Fleet, c.Billing, c.Leases, c.Market, c.Earnings, c.Levels, c.News, c.Payments, c.http} {
+	for _, m := range []interface{ Migrate(context.Context) error }{c.Accounts, c.Ledger, c.Fleet, c.Billing, c.Leases, c.Market, c.Reserve, c.Earnings, c.Levels, c.News, c.Payments, c.http} {
 		if err := m.Migrate(ctx); err != nil {
 			return err
 		}
@@ -337,6 +357,11 @@ func levels(cfg *config.Config) (pricing.Promise, pricing.PenaltyRule) {
 		r.Steps = append(r.Steps, pricing.PenaltyStep{FromSeconds: s.Bound, BasisPoints: s.Share})
 	}
 	return p, r
+}
+
+// reserveBounds are what hosts may take off for reservations.
+func reserveBounds(cfg *config.Config) pricing.Bounds {
+	return pricing.Bounds{MaxMonths: int(cfg.ReserveMaxMonths), MaxBasisPoints: cfg.ReserveMaxDiscount}
 }
 
 // zoneOf returns an account's time zone.
@@ -418,6 +443,7 @@ func (c *Cloud) Run(ctx context.Context) error {
 	part("spot market", c.Market.Run)
 	part("payments", c.Payments.Run)
 	part("news", c.News.Run)
+	part("reservations", c.Reserve.Run)
 	part("tunnels", func(ctx context.Context) error { return c.Tunnels.Serve(ctx, c.agents) })
 	part("SSH gateway", func(ctx context.Context) error { return c.ssh.Serve(ctx, c.sshIn) })
 	part("HTTP", c.serveHTTP)

@@ -52,7 +52,7 @@ func (a *API) registerMarket() {
 		if err != nil {
 			return nil, err
 		}
-		offers, next, err := a.Fleet.Search(ctx, fleet.Query{Expression: in.Where, Sort: in.Sort, Limit: in.Limit, Cursor: in.Cursor, DiskGiB: in.DiskGiB, TimeZone: acc.TimeZone})
+		offers, next, err := a.Fleet.Search(ctx, fleet.Query{AccountID: p.AccountID, Expression: in.Where, Sort: in.Sort, Limit: in.Limit, Cursor: in.Cursor, DiskGiB: in.DiskGiB, TimeZone: acc.TimeZone})
 		if err != nil {
 			return nil, err
 		}
@@ -76,7 +76,7 @@ func (a *API) registerMarket() {
 		if err != nil {
 			return nil, err
 		}
-		o, err := a.Fleet.Offer(ctx, in.OfferID, in.DiskGiB, acc.TimeZone)
+		o, err := a.Fleet.OfferTo(ctx, p.AccountID, in.OfferID, in.DiskGiB, acc.TimeZone)
 		if err != nil {
 			return nil, err
 		}
@@ -133,7 +133,7 @@ func (a *API) registerHostChanges() {
 		b := in.Body
 		return hostBody(a.Fleet.SetListing(ctx, p, in.HostID, fleet.ListingChange{
 			PerGPUHour: b.PerGPUHour, PerCPUHour: b.PerCPUHour, StoragePerGiBMonth: b.StoragePerGiBMonth, EgressPerGB: b.EgressPerGB, MinGPUs: b.MinGPUs, EndsAt: b.EndsAt,
-			SpotFloorPerGPUHour: b.SpotFloorPerGPUHour, SpotFloorRule: floorRule(b.SpotFloorRule),
+			SpotFloorPerGPUHour: b.SpotFloorPerGPUHour, SpotFloorRule: floorRule(b.SpotFloorRule), Reserve: reserveCurve(b.Reserved),
 		}))
 	})
 	for _, verb := range []struct {
@@ -234,7 +234,7 @@ func hostJSON(h fleet.Host) api.Host {
 		Listing: api.Listing{
 			Listed: !l.Unlisted, PerGPUHour: l.PerGPUHour, PerCPUHour: l.PerCPUHour, StoragePerGiBMonth: l.StoragePerGiBMonth, EgressPerGB: l.EgressPerGB,
 			MinGPUs: l.MinGPUs, EndsAt: optional(l.EndsAt),
-			SpotFloorPerGPUHour: l.SpotFloorPerGPUHour, SpotFloorRule: floorRuleJSON(l.SpotFloorRule),
+			SpotFloorPerGPUHour: l.SpotFloorPerGPUHour, SpotFloorRule: floorRuleJSON(l.SpotFloorRule), Reserved: reserveCurveJSON(l.Reserve),
 		},
 	}
 	for _, g := range h.GPUs {

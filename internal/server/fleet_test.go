@@ -12,6 +12,7 @@ import (
 	"suanli.dev/internal/account"
 	"suanli.dev/internal/catalog"
 	"suanli.dev/internal/fleet"
+	"suanli.dev/internal/pricing"
 	"suanli.dev/internal/protocol"
 )
 
@@ -21,9 +22,11 @@ func init() {
 		if err != nil {
 			w.t.Fatal(err)
 		}
+		defaults := fleet.StandardDefaults()
+		defaults.ReserveBounds = pricing.Bounds{MaxMonths: 12, MaxBasisPoints: 6000}
 		s, err := fleet.New(fleet.Config{
 			DB: w.db, Catalog: facts, Clock: w.clock.Now, Elapsed: func() time.Duration { return w.clock.Now().Sub(time.Unix(0, 0)) },
-			AllowSimulated: true, Defaults: fleet.StandardDefaults(), Audit: w.accounts.Audit,
+			AllowSimulated: true, Defaults: defaults, Audit: w.accounts.Audit,
 		})
 		if err == nil {
 			err = s.Migrate(w.t.Context())

@@ -40,6 +40,7 @@ func withLeases(w *world, c *Config) {
 		w.t.Fatal(err)
 	}
 	w.leases, err = lease.New(lease.Config{DB: w.db, Clock: w.clock.Now, Catalog: c.Catalog, Capacity: w.fleet, Money: w.billing, Tenants: w.accounts, Vault: vault,
+		Reserve: pricing.Bounds{MaxMonths: 12, MaxBasisPoints: 6000},
 		Monthly: lease.MonthlyTerms{Hours: 730, Discounts: []pricing.TermDiscount{{Months: 1}, {Months: 3, BasisPoints: 500}}},
 		Command: func(context.Context, string, protocol.Command) (protocol.CommandResult, error) {
 			return protocol.CommandResult{Accepted: true}, nil

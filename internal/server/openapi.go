@@ -19,6 +19,7 @@ import (
 	"suanli.dev/internal/market"
 	"suanli.dev/internal/notify"
 	"suanli.dev/internal/payment"
+	"suanli.dev/internal/reservation"
 	"suanli.dev/internal/sla"
 )
 
@@ -43,7 +44,7 @@ func Document(version string) ([]byte, error) {
 func everything() Services {
 	return Services{
 		Accounts: &account.Service{}, Catalog: &catalog.Catalog{}, Fleet: &fleet.Service{}, Billing: &billing.Service{}, Earnings: &earning.Service{}, Levels: &sla.Service{},
-		Leases: &lease.Service{}, Market: &market.Service{}, News: &notify.Service{}, Payments: &payment.Service{}, Entrance: &Entrance{},
+		Leases: &lease.Service{}, Market: &market.Service{}, Reservations: &reservation.Service{}, News: &notify.Service{}, Payments: &payment.Service{}, Entrance: &Entrance{},
 	}
 }
 
