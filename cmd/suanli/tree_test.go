@@ -81,7 +81,7 @@ func TestEveryCommandPrintsJSONWhenAsked(t *testing.T) {
 		"invoice ls": {}, "invoice credits": {"INV-000001"}, "invoice credit": {"INV-000001", "--line", "0=1.00"}, "refund": {"ac-1", "5"}, "invoice show": {"INV-000001"}, "invoice download": {"INV-000001", "--output", filepath.Join(t.TempDir(), "a.pdf")}, "invoice statements": {}, "invoice customer": {"ac-1", "--name", "n"},
 		"key ssh-add": {file}, "earnings": {"--by", "day"}, "host statement": {"--month", "2026-03"}, "status": {}, "sla list": {}, "sla show": {"mine"}, "sla confirm": {"mine", "2026-03-01T12:00:00Z"}, "payout balance": {}, "payout list": {}, "payout create": {"2026-03"}, "payout mark": {"po-1", "approve"}, "balance": {}, "bill": {"mine"}, "deposit": {"ac-1", "5"}, "ledger verify": {}, "config check": {}, "doctor": {"--data-dir", data},
 		"backup": {backup, "--data-dir", data}, "restore": {backup, "--data-dir", restored}, "image push": {"digits:1", rootfs(t, "init")}, "openapi": {},
-		"account grant": {"ac-1", "5", "--trial"}, "account grants": {}, "coupon create": {"THANKS 5.00USD"}, "coupon list": {}, "coupon redeem": {"THANKS"}, "monthly show": {"mine"}, "monthly set": {"mine", "--renew"}, "monthly reprice": {"mine"},
+		"account grant": {"ac-1", "5", "--trial"}, "account grants": {}, "coupon create": {"THANKS 5.00USD"}, "coupon list": {}, "coupon redeem": {"THANKS"}, "trial show": {}, "trial start": {}, "trial verify": {"123456"}, "trial confirm": {"ac-1"}, "monthly show": {"mine"}, "monthly set": {"mine", "--renew"}, "monthly reprice": {"mine"},
 		"demo": {p.url, "--password-file", "-"}, "end": {"mine"},
 		"sim run": {"../../docs/simulate/jobs.csv", "--fleet", "../../docs/simulate/fleet.yaml"}, "sim export": {},
 	}

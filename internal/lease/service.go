@@ -50,6 +50,8 @@ type Money interface {
 	StopStorage(ctx context.Context, tx *store.Tx, leaseID string, at time.Time) error
 	RecordEgress(ctx context.Context, tx *store.Tx, leaseID string, totalBytes int64, at time.Time) error
 	CheckFunds(ctx context.Context, tx *store.Tx, leaseID string) error
+	// OnlyTrial reports whether an account has a trial and has never paid anything.
+	OnlyTrial(ctx context.Context, tx *store.Tx, accountID string) (bool, error)
 	EndLease(ctx context.Context, tx *store.Tx, leaseID string, at time.Time) error
 	// EndTerm ends months in advance, HoldsTerm says whether there are any in force.
 	EndTerm(ctx context.Context, tx *store.Tx, leaseID string, at time.Time, code string) error
@@ -90,6 +92,7 @@ type Config struct {
 	Tick            time.Duration // of the reconciler; 1 s
 	QuoteValid      time.Duration // how long a quote may be accepted; 15 min
 	Monthly         MonthlyTerms  // how months in advance are sold
+	Trial           TrialTerms    // what accounts may rent that have a trial only
 	DefaultIdle     IdleStop      // of leases whose renter and template say nothing
 	Log             *slog.Logger
 }

@@ -49,6 +49,7 @@ var layers = map[string]rule{
 	"internal/pricing/auction": {layer: core, only: []string{"internal/money"}},
 	"internal/sim":             {layer: core, only: []string{"internal/money", "internal/pricing", "internal/pricing/auction", "internal/placement"}},
 	"internal/pdf":             {layer: core, only: nothing},
+	"internal/mail":            {layer: core, only: nothing},
 	"internal/config":          {layer: core, only: []string{"internal/money", "internal/pricing"}},
 	"internal/store":           {layer: core},
 	"internal/bus":             {layer: core, never: []string{"internal/store", "internal/money"}},
@@ -61,6 +62,7 @@ var layers = map[string]rule{
 	"internal/earning": {layer: service},
 	"internal/sla":     {layer: service},
 	"internal/lease":   {layer: service, never: []string{"internal/ledger", "internal/market"}},
+	"internal/trial":   {layer: service, never: []string{"internal/lease", "internal/fleet", "internal/ledger"}},
 	"internal/market":  {layer: service, never: []string{"internal/ledger", "internal/billing", "internal/catalog", "internal/placement"}},
 
 	"internal/instance": {layer: side, only: []string{"internal/protocol"}},

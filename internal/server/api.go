@@ -26,6 +26,7 @@ import (
 	"suanli.dev/internal/ratelimit"
 	"suanli.dev/internal/sla"
 	"suanli.dev/internal/store"
+	"suanli.dev/internal/trial"
 )
 
 //go:embed migrations/*.sql
@@ -42,6 +43,7 @@ type Services struct {
 	Earnings *earning.Service
 	Levels   *sla.Service
 	Market   *market.Service
+	Trials   *trial.Service
 	Entrance *Entrance
 }
 
@@ -56,6 +58,7 @@ func (a *API) subjects() {
 	a.registerBilling()
 	a.registerEarning()
 	a.registerSLA()
+	a.registerTrial()
 }
 
 // Config is what a Server needs. Accounts is the one service without which

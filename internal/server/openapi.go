@@ -18,6 +18,7 @@ import (
 	"suanli.dev/internal/lease"
 	"suanli.dev/internal/market"
 	"suanli.dev/internal/sla"
+	"suanli.dev/internal/trial"
 )
 
 // Document returns the OpenAPI document of a server with every subject,
@@ -41,7 +42,7 @@ func Document(version string) ([]byte, error) {
 func everything() Services {
 	return Services{
 		Accounts: &account.Service{}, Catalog: &catalog.Catalog{}, Fleet: &fleet.Service{}, Billing: &billing.Service{}, Earnings: &earning.Service{}, Levels: &sla.Service{},
-		Leases: &lease.Service{}, Market: &market.Service{}, Entrance: &Entrance{},
+		Leases: &lease.Service{}, Market: &market.Service{}, Trials: &trial.Service{}, Entrance: &Entrance{},
 	}
 }
 

@@ -62,6 +62,7 @@ type world struct {
 	server   *Server
 	url      string
 	log      *lockedBuffer
+	mails    sync.Map // address → code that was mailed last
 
 	count atomic.Int64
 	extra []func(*API) // registrations of operations that only a test has
