@@ -127,9 +127,15 @@ func NewDocker(cfg DockerConfig) (*Docker, error) {
 	if d.images, err = readImages(filepath.Join(cfg.Dir, "images.json")); err != nil {
 		return nil, err
 	}
+	ports, err := d.fw.keptPorts()
+	if err != nil {
+		return nil, fmt.Errorf("read which ports instances may reach: %w", err)
+	}
 	if t, err := d.savedCounters(); err == nil {
 		for lease := range t {
-			d.fw.open[lease] = access{}
+			// Private ranges are opened again by the network's label; ports must not
+			// be open for the moment until that is read.
+			d.fw.open[lease] = access{ports: ports[bridgeName(lease)]}
 		}
 		if err := d.fw.rebuild(t); err != nil {
 			return nil, fmt.Errorf("isolation of instances cannot be set up (does the kernel have nf_tables?): %w", err)

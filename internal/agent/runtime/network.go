@@ -356,6 +356,38 @@ func (f *firewall) addPorts(c *nftables.Conn, lease, list string) {
 	rule(&expr.Objref{Type: unix.NFT_OBJECT_COUNTER, Name: counterDrops}, &expr.Verdict{Kind: expr.VerdictDrop})
 }
 
+// keptPorts returns the ports that bridges may reach by the rules that an earlier
+// agent left in the kernel; none where there are no rules.
+func (f *firewall) keptPorts() (map[string]string, error) {
+	c, err := f.conn()
+	if err != nil {
+		return nil, fmt.Errorf("reach nftables: %w", err)
+	}
+	rules, err := c.GetRules(f.table, &nftables.Chain{Table: f.table, Name: chainPorts})
+	if errors.Is(err, unix.ENOENT) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read the rules of %s: %w", chainPorts, err)
+	}
+	ports := map[string][]int{}
+	for _, r := range rules {
+		for i, e := range r.Exprs {
+			if _, ok := e.(*expr.Payload); !ok || i+1 == len(r.Exprs) {
+				continue
+			}
+			if p, ok := r.Exprs[i+1].(*expr.Cmp); ok && len(p.Data) == 2 {
+				ports[string(r.UserData)] = append(ports[string(r.UserData)], int(binary.BigEndian.Uint16(p.Data)))
+			}
+		}
+	}
+	kept := map[string]string{}
+	for bridge, list := range ports {
+		kept[bridge] = portList(list)
+	}
+	return kept, nil
+}
+
 // add isolates a lease; it comes before the lease's first packet. Where somebody
 // has deleted the table it is written again, with the lease in it: the host is as
 // it was, and its counters begin anew as they do when a look at them finds it gone.

@@ -71,6 +71,9 @@ func TestAStartPutsTheFirewallBackThatSomebodyDeleted(t *testing.T) {
 		t.Fatal(err)
 	}
 	remove()
+	if kept, err := f.keptPorts(); err != nil || len(kept) != 0 {
+		t.Errorf("without a table: %v, %v", kept, err)
+	}
 	if err := f.add("ls-2", access{ports: "53,443"}); err != nil {
 		t.Fatalf("a start just after the table was deleted: %v", err)
 	}
@@ -95,6 +98,10 @@ func TestAStartPutsTheFirewallBackThatSomebodyDeleted(t *testing.T) {
 	// Answers, one port of TCP and of UDP, and nothing else.
 	if n := rules(); n != 4 {
 		t.Errorf("a lease that may reach one port has %d rules", n)
+	}
+	// An agent that starts again finds them before it writes its own table.
+	if kept, err := f.keptPorts(); err != nil || len(kept) != 1 || kept[bridgeName("ls-2")] != "53" {
+		t.Errorf("kept %v, %v", kept, err)
 	}
 	if err := f.remove("ls-2"); err != nil {
 		t.Fatal(err)
