@@ -26,6 +26,8 @@ ENGINE_KILLERS ?= EngineThatIsKilled
 RUNSC        ?= .cache/runsc
 # Where make test-jupyter finds a root file system with JupyterLab, or puts it.
 JUPYTER      ?= .cache/jupyter.tar
+# Where make test-stripe finds Stripe's mock server, or puts it.
+STRIPE_MOCK  ?= .cache/stripe-mock
 
 # make chaos: how many kills, of which sequence, from which place of it. Without a
 # seed every run is another one.
@@ -49,8 +51,18 @@ export CGO_ENABLED = 0
 help: ## Say what can be made
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1	\2/p' $(MAKEFILE_LIST) | expand -t 18
 
+# What the console is built from.
+CONSOLE_FILES = $(shell find console -path console/node_modules -prune -o -path console/src/api/schema.d.ts -prune -o -type f -print) api/openapi.json
+
+internal/console/dist/.built: $(CONSOLE_FILES) deploy/build-console.sh
+	deploy/build-console.sh
+	@touch $@
+
+.PHONY: console
+console: internal/console/dist/.built ## Build the web console, which becomes part of the binary
+
 .PHONY: build
-build: ## Build bin/suanli (static), and bin/suanli-nvml where there is a C compiler
+build: console ## Build bin/suanli (static), and bin/suanli-nvml where there is a C compiler
 	$(GO) build $(BUILDFLAGS) -ldflags '$(LDFLAGS)' -o $(BIN)/suanli ./cmd/suanli
 	@if [ ! -d cmd/suanli-nvml ]; then :; \
 	elif ! command -v $(CC) >/dev/null 2>&1; then \
@@ -77,7 +89,7 @@ lint: ## Check format, imports and the other house rules
 	echo "  (go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0)"; fi
 
 .PHONY: test
-test: ## Install what tests need, start a database and an engine for them, run all tests
+test: console ## Install what tests need, start a database and an engine for them, run all tests
 	timeout --kill-after=60s $(TEST_LIMIT) deploy/setup-test.sh env -u SUANLI_TEST_ENGINE_RESTART \
 		$(GO) test -p $(TEST_JOBS) -timeout $(TEST_TIMEOUT) $(TESTFLAGS) $(PACKAGES)
 ifeq ($(PACKAGES),./...)
@@ -100,6 +112,13 @@ test-engines: $(RUNSC) ## Test hosts with Podman and with gVisor, which are inst
 test-jupyter: $(JUPYTER) ## Test JupyterLab through the gateway, in an image that is built for it
 	SUANLI_TEST_JUPYTER=$(abspath $(JUPYTER)) deploy/setup-test.sh \
 		$(GO) test -count=1 -v -timeout $(TEST_TIMEOUT) -run JupyterLab ./e2e
+
+.PHONY: test-stripe
+test-stripe: $(STRIPE_MOCK) ## Test payments against Stripe's own mock, which is fetched for it
+	SUANLI_TEST_STRIPE_MOCK=$(abspath $(STRIPE_MOCK)) $(GO) test -count=1 -v -run Mock ./internal/payment/stripe
+
+$(STRIPE_MOCK):
+	GOBIN=$(abspath $(dir $@)) $(GO) install github.com/stripe/stripe-mock@latest
 
 # Needs root, mmdebstrap and a Python package index; a minute or three.
 $(JUPYTER): deploy/jupyter-image/build.sh deploy/jupyter-image/install.sh

@@ -7,12 +7,13 @@ import (
 	"time"
 )
 
-// Balance is where an account stands. Available is Settled less Held less
-// UnbilledDue.
+// Balance is where an account stands. Available is Settled and CreditLimit less
+// Held less UnbilledDue.
 type Balance struct {
 	Currency    string     `json:"currency"`
 	Settled     Amount     `json:"settled" doc:"All that was paid in, less all that was charged and posted; negative: debt"`
-	Held        Amount     `json:"held" doc:"Part of settled that is set aside for leases"`
+	Held        Amount     `json:"held" doc:"Part of settled and credit_limit that is set aside for leases"`
+	CreditLimit Amount     `json:"credit_limit" doc:"How far below zero compute may run; 0: the account is prepaid"`
 	UnbilledDue Amount     `json:"unbilled_due" doc:"Used, not posted yet, and not paid by grants; it is posted on the hour and at each stop"`
 	Available   Amount     `json:"available" doc:"What a new lease can be begun with"`
 	Granted     Amount     `json:"granted" doc:"What is left of grants for compute, to be used now; it pays before the rest"`

@@ -61,8 +61,9 @@ type Offer struct {
 	DirectPorts     bool     `json:"direct_ports" doc:"The host has ports of its own that are reached without the gateway"`
 	Isolation       []string `json:"isolation,omitempty"`
 
-	Price              OfferPrice `json:"price"`
-	ReliabilityPercent string     `json:"reliability_percent" doc:"Part of the time that the host was online, decimal"`
+	AvailableAfterSeconds int64      `json:"available_after_seconds" doc:"How long a lease waits, free of charge, until leases of the spot market have left its GPUs, after their notice; 0: not at all"`
+	Price                 OfferPrice `json:"price"`
+	ReliabilityPercent    string     `json:"reliability_percent" doc:"Part of the time that the host was online, decimal"`
 }
 
 // OfferPrice is what an offer costs.

@@ -25,6 +25,7 @@ type Invoice struct {
 	Subtotal  Amount         `json:"subtotal"`
 	Taxes     []InvoiceTax   `json:"taxes" nullable:"false"`
 	Total     Amount         `json:"total" doc:"Subtotal and the taxes that are not in it"`
+	DueAt     *time.Time     `json:"due_at,omitempty" doc:"The end of the day by which it is to be paid; absent on invoices from before they had one"`
 	Simulated bool           `json:"simulated" doc:"Some line is for simulated GPUs: there is no hardware"`
 }
 

@@ -37,30 +37,31 @@ type QuoteLine struct {
 
 // Quote is a frozen price.
 type Quote struct {
-	ID                  string            `json:"id"`
-	OfferID             string            `json:"offer_id"`
-	Plan                string            `json:"plan"`
-	GPUModel            string            `json:"gpu_model"`
-	GPUCount            int               `json:"gpu_count"`
-	Image               string            `json:"image"`
-	DiskGiB             int64             `json:"disk_gib"`
-	Currency            string            `json:"currency"`
-	Granularity         string            `json:"granularity" doc:"What running time is counted in: second (whole ones: a second that has only begun is not charged), minute or hour (each that has begun is charged whole)" enum:"second,minute,hour"`
-	MinimumSeconds      int64             `json:"minimum_seconds" doc:"Seconds that each start is charged for, at least, however short the run"`
-	Lines               []QuoteLine       `json:"lines"`
-	PerHour             Amount            `json:"per_hour" doc:"Everything while running, without egress"`
-	PerDay              Amount            `json:"per_day"`
-	PerMonth            Amount            `json:"per_month"`
-	ForRun              Amount            `json:"for_run"`
-	PricePerHourByState map[string]Amount `json:"price_per_hour_by_state" doc:"What each state of a lease costs"`
-	DueNow              Amount            `json:"due_now" doc:"Taken from the balance when it is accepted: months in advance"`
-	TermMonths          int               `json:"term_months,omitempty"`
-	Renews              bool              `json:"renews,omitempty"`
-	OnLapse             string            `json:"on_lapse,omitempty"`
-	NotIncluded         []string          `json:"not_included"`
-	Simulated           bool              `json:"simulated" doc:"The GPUs are simulated: there is no hardware"`
-	CreatedAt           time.Time         `json:"created_at"`
-	ValidUntil          time.Time         `json:"valid_until"`
+	ID                    string            `json:"id"`
+	OfferID               string            `json:"offer_id"`
+	Plan                  string            `json:"plan"`
+	GPUModel              string            `json:"gpu_model"`
+	GPUCount              int               `json:"gpu_count"`
+	Image                 string            `json:"image"`
+	DiskGiB               int64             `json:"disk_gib"`
+	Currency              string            `json:"currency"`
+	Granularity           string            `json:"granularity" doc:"What running time is counted in: second (whole ones: a second that has only begun is not charged), minute or hour (each that has begun is charged whole)" enum:"second,minute,hour"`
+	MinimumSeconds        int64             `json:"minimum_seconds" doc:"Seconds that each start is charged for, at least, however short the run"`
+	Lines                 []QuoteLine       `json:"lines"`
+	PerHour               Amount            `json:"per_hour" doc:"Everything while running, without egress"`
+	PerDay                Amount            `json:"per_day"`
+	PerMonth              Amount            `json:"per_month"`
+	ForRun                Amount            `json:"for_run"`
+	PricePerHourByState   map[string]Amount `json:"price_per_hour_by_state" doc:"What each state of a lease costs"`
+	DueNow                Amount            `json:"due_now" doc:"Taken from the balance when it is accepted: months in advance"`
+	TermMonths            int               `json:"term_months,omitempty"`
+	Renews                bool              `json:"renews,omitempty"`
+	OnLapse               string            `json:"on_lapse,omitempty"`
+	NotIncluded           []string          `json:"not_included"`
+	AvailableAfterSeconds int64             `json:"available_after_seconds,omitempty" doc:"How long a lease waits, free of charge, until leases of the spot market have left its GPUs; absent: not at all"`
+	Simulated             bool              `json:"simulated" doc:"The GPUs are simulated: there is no hardware"`
+	CreatedAt             time.Time         `json:"created_at"`
+	ValidUntil            time.Time         `json:"valid_until"`
 }
 
 // IdleStop stops a lease that nobody uses.
@@ -95,41 +96,43 @@ type LeaseUpdate struct {
 
 // Lease is one rental.
 type Lease struct {
-	ID           string            `json:"id"`
-	Name         string            `json:"name"`
-	State        string            `json:"state"`
-	Code         string            `json:"code,omitempty" doc:"Why it is in this state, for programs"`
-	Message      string            `json:"message,omitempty" doc:"Why it is in this state, for people"`
-	ExitCode     *int              `json:"exit_code,omitempty"`
-	Generation   int64             `json:"generation"`
-	HostID       string            `json:"host_id"`
-	Region       string            `json:"region"`
-	Zone         string            `json:"zone"`
-	GPUModel     string            `json:"gpu_model"`
-	GPUCount     int               `json:"gpu_count"`
-	GPUs         []string          `json:"gpus"`
-	CPUMillis    int64             `json:"cpu_millis" doc:"Thousandths of a CPU"`
-	MemoryMiB    int64             `json:"memory_mib"`
-	DiskGiB      int64             `json:"disk_gib"`
-	Simulated    bool              `json:"simulated" doc:"The GPUs are simulated: there is no hardware"`
-	Template     string            `json:"template,omitempty"`
-	Image        string            `json:"image"`
-	Labels       map[string]string `json:"labels"`
-	Ports        map[string]int    `json:"direct_ports,omitempty" doc:"Container port → port of the host"`
-	Plan         string            `json:"plan"`
-	PerHour      Amount            `json:"per_hour"`
-	Currency     string            `json:"currency"`
-	StopAt       *time.Time        `json:"stop_at,omitempty"`
-	BidID        string            `json:"bid_id,omitempty" doc:"Of the bid that pays for it on the spot market; per_hour is then what it cost when it began"`
-	InterruptAt  *time.Time        `json:"interrupt_at,omitempty" doc:"When the spot market takes its place away, unless its bid wins again before"`
-	IdleStop     *IdleStop         `json:"idle_stop,omitempty"`
-	SpendingCap  Amount            `json:"spending_cap,omitempty"`
-	CreatedAt    time.Time         `json:"created_at"`
-	ChangedAt    time.Time         `json:"changed_at"`
-	RunningSince *time.Time        `json:"running_since,omitempty"`
-	EndedAt      *time.Time        `json:"ended_at,omitempty"`
-	Progress     *LeaseProgress    `json:"progress,omitempty"`
-	Usage        *LeaseUsage       `json:"usage,omitempty" doc:"As the host last reported"`
+	ID              string            `json:"id"`
+	Name            string            `json:"name"`
+	State           string            `json:"state"`
+	Code            string            `json:"code,omitempty" doc:"Why it is in this state, for programs"`
+	Message         string            `json:"message,omitempty" doc:"Why it is in this state, for people"`
+	ExitCode        *int              `json:"exit_code,omitempty"`
+	Generation      int64             `json:"generation"`
+	HostID          string            `json:"host_id"`
+	Region          string            `json:"region"`
+	Zone            string            `json:"zone"`
+	GPUModel        string            `json:"gpu_model"`
+	GPUCount        int               `json:"gpu_count"`
+	GPUs            []string          `json:"gpus"`
+	CPUMillis       int64             `json:"cpu_millis" doc:"Thousandths of a CPU"`
+	MemoryMiB       int64             `json:"memory_mib"`
+	DiskGiB         int64             `json:"disk_gib"`
+	Simulated       bool              `json:"simulated" doc:"The GPUs are simulated: there is no hardware"`
+	Template        string            `json:"template,omitempty"`
+	Image           string            `json:"image"`
+	Labels          map[string]string `json:"labels"`
+	Ports           map[string]int    `json:"direct_ports,omitempty" doc:"Container port → port of the host"`
+	Plan            string            `json:"plan"`
+	PerHour         Amount            `json:"per_hour"`
+	Currency        string            `json:"currency"`
+	StopAt          *time.Time        `json:"stop_at,omitempty"`
+	BidID           string            `json:"bid_id,omitempty" doc:"Of the bid that pays for it on the spot market; per_hour is then what it cost when it began"`
+	WaitsUntil      *time.Time        `json:"waits_until,omitempty" doc:"While it is accepted and leases of the spot market have its GPUs still: when they have left, as far as is known. Until it runs it costs nothing, and can be ended"`
+	InterruptReason string            `json:"interrupt_reason,omitempty" doc:"Why, as a code such as outbid or on_demand"`
+	InterruptAt     *time.Time        `json:"interrupt_at,omitempty" doc:"When the spot market takes its place away, unless its bid wins again before"`
+	IdleStop        *IdleStop         `json:"idle_stop,omitempty"`
+	SpendingCap     Amount            `json:"spending_cap,omitempty"`
+	CreatedAt       time.Time         `json:"created_at"`
+	ChangedAt       time.Time         `json:"changed_at"`
+	RunningSince    *time.Time        `json:"running_since,omitempty"`
+	EndedAt         *time.Time        `json:"ended_at,omitempty"`
+	Progress        *LeaseProgress    `json:"progress,omitempty"`
+	Usage           *LeaseUsage       `json:"usage,omitempty" doc:"As the host last reported"`
 }
 
 // LeaseProgress is what the host is doing to start the lease.

@@ -118,7 +118,7 @@ func openBooks(ctx context.Context, address string) (*books, error) {
 }
 
 func (b *books) post(ctx context.Context, batch ...ledger.Transfer) error {
-	return b.db.Update(ctx, func(ctx context.Context, tx *store.Tx) error {
+	return b.ledger.Update(ctx, "", func(ctx context.Context, tx *store.Tx) error {
 		return b.ledger.Post(ctx, tx, slices.Clone(batch)...)
 	})
 }

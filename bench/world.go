@@ -263,7 +263,7 @@ func (c *cloud) signIn(ctx context.Context, dir string) error {
 	if err != nil {
 		return err
 	}
-	if _, err := c.api.Deposit(ctx, api.Deposit{AccountID: s.AccountID, Amount: amount, Reference: "benchmark"}); err != nil {
+	if _, err := c.api.Deposit(ctx, api.Deposit{AccountID: s.AccountID, Amount: amount}); err != nil {
 		return err
 	}
 	_, private, err := ed25519.GenerateKey(rand.Reader)

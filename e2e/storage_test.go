@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"net/http"
@@ -87,7 +88,7 @@ func TestABackupOfARunningCloudBringsItBack(t *testing.T) {
 			case <-busy:
 				return
 			default:
-				_, _ = c.operator.run("deposit", c.operator.account, "1", "--reference", "busy")
+				_, _ = c.operator.run("deposit", c.operator.account, "1")
 			}
 		}
 	}()
@@ -175,7 +176,7 @@ func TestAFullDiskOfTheServerIsSaidAndLosesNothing(t *testing.T) {
 	// Some writes still fit into what the store has; then they are refused.
 	var refusal result
 	err = within(60*time.Second, func() error {
-		if refusal = c.operator.try("deposit", u.account, "0.01", "--reference", strings.Repeat("x", 190)); refusal.code == 0 {
+		if refusal = c.operator.try("deposit", u.account, "0.01", "--reference", strings.Repeat("x", 150)+rand.Text()); refusal.code == 0 {
 			return errors.New("writes still succeed")
 		}
 		return nil
@@ -203,7 +204,7 @@ func TestAFullDiskOfTheServerIsSaidAndLosesNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	err = within(30*time.Second, func() error {
-		_, err := c.operator.run("deposit", u.account, "1", "--reference", "after")
+		_, err := c.operator.run("deposit", u.account, "1")
 		return err
 	})
 	if err != nil {

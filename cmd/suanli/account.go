@@ -186,7 +186,7 @@ func accountCommand() *cobra.Command {
 	create.Flags().StringVar(&in.Currency, "currency", "", tr("USD or CNY"))
 	create.Flags().StringVar(&in.TimeZone, "time-zone", "", tr("IANA time zone, such as Asia/Shanghai"))
 	create.Flags().StringVar(&passwordFile, "password-file", "", tr("file with the password; - for standard input (asked for if left out)"))
-	cmd.AddCommand(show, list, create, grantCommand(), grantsCommand())
+	cmd.AddCommand(show, list, create, grantCommand(), creditLimitCommand(), grantsCommand())
 	return cmd
 }
 

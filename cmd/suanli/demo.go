@@ -190,7 +190,7 @@ func (d *demo) signIn(ctx context.Context, email, passwordFile string) error {
 		if err != nil {
 			return err
 		}
-		if _, err := d.c.Deposit(ctx, api.Deposit{AccountID: s.AccountID, Amount: amount, Reference: "guided first rental"}); err != nil {
+		if _, err := d.c.Deposit(ctx, api.Deposit{AccountID: s.AccountID, Amount: amount, Reference: "guided first rental, " + time.Now().UTC().Format(time.RFC3339Nano)}); err != nil {
 			return err
 		}
 		say(d.cmd, "entered a deposit of %s %s", amount.Display(), b.Currency)

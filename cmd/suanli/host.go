@@ -53,6 +53,9 @@ func hostCommand() *cobra.Command {
 			if h.LastSeenAt != nil {
 				t.add(tr("CLOCK"), tr("%d ms ahead of the cloud's", h.ClockSkewMs))
 			}
+			for _, text := range floors(h.Listing) {
+				t.add(tr("SPOT FLOOR"), text)
+			}
 			for _, g := range h.GPUs {
 				t.add("GPU", g.UUID+" "+g.Model+mark(h.Simulated))
 			}
@@ -86,9 +89,11 @@ func hostCommand() *cobra.Command {
 		}
 	}
 	var model, price, disk, egress string
+	var floor floorWishes
 	setPrice := &cobra.Command{
 		Use: "price HOST", Short: tr("Set a host's prices; running leases keep theirs"), Args: cobra.ExactArgs(1),
-		Example: `  suanli host price gpu-01 --gpu-model "RTX 4090" --per-gpu-hour 0.39`,
+		Example: `  suanli host price gpu-01 --gpu-model "RTX 4090" --per-gpu-hour 0.39 --spot-floor 0.12
+  suanli host price gpu-01 --spot-floor-of-on-demand 40% --spot-floor-min 0.10`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, id, err := hostNamed(cmd, args[0])
 			if err != nil {
@@ -108,8 +113,11 @@ func hostCommand() *cobra.Command {
 				}
 				*r.into = &v
 			}
-			if (model == "") != (price == "") {
-				return usageError{errors.New(tr("--gpu-model and --per-gpu-hour go together"))}
+			if (model == "") != (price == "" && floor.fixed == "") {
+				return usageError{errors.New(tr("--gpu-model goes with --per-gpu-hour, --spot-floor, or both, and they with it"))}
+			}
+			if err := floor.into(&in, model); err != nil {
+				return err
 			}
 			if price != "" {
 				v, err := api.ParseRate(price)
@@ -126,6 +134,7 @@ func hostCommand() *cobra.Command {
 	setPrice.Flags().StringVar(&price, "per-gpu-hour", "", tr("price of one of its GPUs for an hour"))
 	setPrice.Flags().StringVar(&disk, "storage", "", tr("price of a GiB of disk for a month"))
 	setPrice.Flags().StringVar(&egress, "egress", "", tr("price of a GB sent out"))
+	floor.flags(setPrice.Flags())
 	var from, until string
 	maintenance := &cobra.Command{
 		Use: "maintenance HOST", Short: tr("Announce a maintenance window"), Args: cobra.ExactArgs(1),

@@ -33,7 +33,7 @@ func invoiceCommand() *cobra.Command {
 				return []any{s.Start.Local().Format(time.DateTime), s.End.Local().Format(time.DateTime), s.Opening.Display(), s.Invoiced.Display(), s.Credited.Display(),
 					s.Paid.Display(), s.Refunded.Display(), s.Given.Display(), s.Closing.Display(), s.Currency}
 			}),
-		creditsCommand(), creditCommand(), profileCommand(),
+		duesCommand(), creditsCommand(), creditCommand(), writeOffCommand(), profileCommand(),
 	)
 	return cmd
 }

@@ -64,7 +64,16 @@ func (w *wishes) offer(ctx context.Context, c *api.Client, args []string) (strin
 	if len(args) > 0 {
 		return args[0], nil
 	}
-	found, err := c.Offers(ctx, api.OfferQuery{Where: w.where, DiskGiB: w.quote.DiskGiB, Limit: 1})
+	// What one has to wait for only where there is nothing else.
+	atOnce := "available_after_seconds = 0"
+	if strings.TrimSpace(w.where) != "" {
+		atOnce = "(" + w.where + ") and " + atOnce
+	}
+	found, err := c.Offers(ctx, api.OfferQuery{Where: atOnce, DiskGiB: w.quote.DiskGiB, Limit: 1})
+	if err != nil || len(found.Items) == 0 {
+		// Also where the expression is wrong, so that what is said is about the renter's own.
+		found, err = c.Offers(ctx, api.OfferQuery{Where: w.where, DiskGiB: w.quote.DiskGiB, Limit: 1})
+	}
 	if err != nil {
 		return "", err
 	}
@@ -169,6 +178,9 @@ func quoteCommand() *cobra.Command {
 func printQuote(cmd *cobra.Command, q *api.Quote) {
 	say(cmd, "Quote %s, valid until %s", q.ID, q.ValidUntil.Local().Format(time.DateTime))
 	say(cmd, "%d × %s%s, %d GiB disk, image %s", q.GPUCount, q.GPUModel, mark(q.Simulated), q.DiskGiB, q.Image)
+	if q.AvailableAfterSeconds > 0 {
+		say(cmd, "Its GPUs are let on the spot market: it starts when they have been left, after %s, and costs nothing before", short(q.AvailableAfterSeconds))
+	}
 	t := newTable(tr("METER"), tr("RATE"), tr("QUANTITY"), tr("PER HOUR"), tr("PER DAY"), tr("PER MONTH"), tr("FOR THE RUN"))
 	for _, l := range q.Lines {
 		t.add(word(l.Meter), l.Rate.Display()+" / "+word(l.Unit), l.Quantity, l.PerHour.Display(), l.PerDay.Display(), l.PerMonth.Display(), l.ForRun.Display())
@@ -292,6 +304,9 @@ func waitFor(cmd *cobra.Command, c *api.Client, id string, states ...string) (*a
 			return nil, err
 		}
 		line := word(l.State)
+		if l.WaitsUntil != nil {
+			line += ", " + tr("waits for its GPUs until %s", l.WaitsUntil.Local().Format(time.TimeOnly))
+		}
 		if p := l.Progress; p != nil && l.State != "running" {
 			line += ", " + word(p.Phase)
 			if p.TotalBytes > 0 {

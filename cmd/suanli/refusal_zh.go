@@ -20,6 +20,15 @@ var zhCodes = map[string]string{
 	"unknown_gpu_model":       "该主机没有此型号的 GPU",
 	"text_too_long":           "文字过长",
 	"too_long":                "文字过长",
+	"unknown_kind":            "没有这种通知",
+	"notification_not_found":  "本账户没有该通知，或您无权查看",
+	"webhook_not_found":       "本账户没有该网络钩子",
+	"delivery_not_found":      "该网络钩子没有此投递（投递记录保留 30 天）",
+	"bad_webhook_url":         "网络钩子的地址不可用：须为公网地址的 https URL",
+	"webhook_kinds":           "该网络钩子包含您无权查看的通知",
+	"webhook_disabled":        "该网络钩子已停用，请先启用",
+	"too_many_webhooks":       "网络钩子数量已达上限",
+	"too_many_deliveries":     "等待投递的数量过多，请先让接收端处理",
 	"idempotency_conflict":    "该幂等键已用于另一个请求",
 	"idempotency_in_progress": "相同幂等键的请求仍在处理中，请稍后再试",
 	"idempotency_key_invalid": "幂等键无效",
@@ -76,6 +85,21 @@ var zhCodes = map[string]string{
 	"payout_not_found":  "没有这笔付款",
 	"payout_state":      "该付款目前的状态不允许此操作",
 	"reference_missing": "请给出银行的付款流水号",
+
+	// Payments.
+	"payment_not_found":            "没有这笔付款",
+	"payment_state":                "该付款目前的状态不允许此操作",
+	"payment_amount_invalid":       "付款金额不正确：须大于 0，且为整数分",
+	"payment_provider_unknown":     "没有这个支付渠道",
+	"payment_provider_unavailable": "支付渠道没有响应；付款已保留，请用同一幂等键重试",
+	"payment_refused":              "支付渠道拒绝了这笔付款",
+	"payment_currency_differs":     "收到的货币与账户货币不同，请在支付渠道退回",
+	"refund_amount_invalid":        "退款金额不正确",
+	"bank_reference_missing":       "请给出银行的转账流水号",
+	"bank_reference_used":          "该账户已有此流水号的转账",
+	"confirm_amount_differs":       "确认的金额与登记的金额不同",
+	"callback_signature":           "消息签名不正确",
+	"callback_invalid":             "无法理解支付渠道的消息",
 
 	// Accounts, users, keys.
 	"account_not_found":   "没有这个账户",
@@ -179,10 +203,14 @@ var zhCodes = map[string]string{
 	"control_plane_unreachable": "网关暂时联系不到控制面，请稍后再试",
 
 	// Invoices.
-	"invoice_not_found": "没有这张账单",
-	"credit_too_large":  "冲减金额超出账单剩余金额",
-	"nothing_to_credit": "这张账单已无可冲减的金额",
-	"line_invalid":      "账单行号不可用",
+	"invoice_not_found":    "没有这张账单",
+	"invoice_overdue":      "账单逾期未付，请先充值",
+	"invoice_not_overdue":  "账单未逾期，不能核销",
+	"credit_limit_invalid": "信用额度不可用",
+	"net_days_invalid":     "付款天数不可用",
+	"credit_too_large":     "冲减金额超出账单剩余金额",
+	"nothing_to_credit":    "这张账单已无可冲减的金额",
+	"line_invalid":         "账单行号不可用",
 
 	// Hosts and gateways.
 	"host_not_found":      "没有这台主机",

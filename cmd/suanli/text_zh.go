@@ -329,7 +329,6 @@ var zhTexts = map[string]string{
 	"failed":  "未通过",
 	"skipped": "已跳过",
 	"Set a host's prices; running leases keep theirs": "设置主机的价格；运行中的租约保持原价",
-	"--gpu-model and --per-gpu-hour go together":      "--gpu-model 和 --per-gpu-hour 必须同时给出",
 	"GPU model":                                                         "GPU 型号",
 	"price of one of its GPUs for an hour":                              "该型号每块 GPU 每小时的价格",
 	"price of a GiB of disk for a month":                                "每 GiB 磁盘每月的价格",

@@ -165,7 +165,7 @@ func (s *Service) credit(ctx context.Context, tx *store.Tx, p account.Principal,
 		}
 	}
 	// Debt is paid from it first, and what is paid out is free money only.
-	if err := s.rebalance(ctx, tx, a, now); err != nil {
+	if err := s.paid(ctx, tx, a, now); err != nil {
 		return CreditNote{}, err
 	}
 	if c.Refund && note.Total > 0 {
@@ -332,38 +332,18 @@ func (s *Service) Refund(ctx context.Context, p account.Principal, accountID str
 	}
 	now := s.cfg.Clock()
 	sum := sha256.Sum256([]byte(key))
-	t := ledger.Transfer{
-		ID: ident.New(ident.Transfer), Key: "refund:" + accountID + ":" + hex.EncodeToString(sum[:]), Debit: ledger.Wallet(accountID), Credit: ledger.Deposits,
-		Amount: amount, Currency: currency, Code: CodePaidBack, Reference: reference, EffectiveAt: now,
-	}
+	in := Receipt{AccountID: accountID, Currency: currency, Amount: amount, Reference: reference, Key: hex.EncodeToString(sum[:]), At: now}
 	var posted ledger.Transfer
 	err = s.cfg.DB.Update(ctx, func(ctx context.Context, tx *store.Tx) error {
-		a, err := s.lockAccount(ctx, tx, accountID, currency)
-		if err != nil {
+		var fresh bool
+		if posted, fresh, err = s.GiveBack(ctx, tx, in, false); err != nil || !fresh || s.cfg.Audit == nil {
 			return err
 		}
-		if err := s.cfg.Ledger.Post(ctx, tx, t); err != nil {
-			return err
+		detail := map[string]string{"account": accountID, "amount": amount.String(), "currency": string(currency), "reference": reference}
+		if err := s.cfg.Audit(ctx, tx, p, "refund", posted.ID, detail); err != nil {
+			return fmt.Errorf("audit: %w", err)
 		}
-		if posted, err = s.cfg.Ledger.Find(ctx, tx, t.Key); err != nil || posted.ID != t.ID {
-			return err // it was posted before
-		}
-		// What is used and not posted yet is spent, too.
-		b, err := s.balance(ctx, tx, accountID, currency, now)
-		if err != nil {
-			return err
-		}
-		if b.Available < 0 {
-			return fault.New(fault.Payment, "insufficient_balance", "a refund of %s %s is %s more than is free; what is set aside and what is used already stays",
-				amount.Display(), currency, (-b.Available).Display())
-		}
-		if s.cfg.Audit != nil {
-			detail := map[string]string{"account": accountID, "amount": amount.String(), "currency": string(currency), "reference": reference}
-			if err := s.cfg.Audit(ctx, tx, p, "refund", t.ID, detail); err != nil {
-				return fmt.Errorf("audit: %w", err)
-			}
-		}
-		return s.rebalance(ctx, tx, a, now)
+		return nil
 	})
 	s.changed(accountID)
 	if err != nil {

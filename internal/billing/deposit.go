@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"time"
 
@@ -16,11 +15,13 @@ import (
 	"suanli.dev/internal/store"
 )
 
-// Balance is where an account stands. Available = Settled − Held − UnbilledDue.
+// Balance is where an account stands. Available = Settled + Credit − Held − UnbilledDue.
 type Balance struct {
 	Currency    money.Currency
 	Settled     money.Amount // all that was paid in, less all that was posted; negative: debt
-	Held        money.Amount // part of Settled that is set aside for running leases
+	Held        money.Amount // part of Settled and Credit that is set aside for running leases
+	Credit      money.Amount // the credit limit; 0: prepaid
+	OnCredit    money.Amount // part of Held that Credit stands for
 	UnbilledDue money.Amount // used and not posted yet, and not paid by grants
 	Available   money.Amount // what a new lease can be begun with, beside grants
 	Granted     money.Amount // left of grants that pay for compute, for use now
@@ -33,14 +34,8 @@ func (s *Service) Deposit(ctx context.Context, p account.Principal, accountID st
 	if !p.May(account.Operate) {
 		return ledger.Transfer{}, fault.New(fault.Forbidden, "forbidden", "only an operator can enter deposits")
 	}
-	if amount <= 0 {
-		return ledger.Transfer{}, fault.New(fault.Invalid, "amount_invalid", "a deposit of %s: want more than 0", amount.Display()).At("body.amount")
-	}
-	if len(reference) > 200 || len(key) > 500 {
-		return ledger.Transfer{}, fault.New(fault.Invalid, "text_too_long", "want a reference of at most 200 characters and a key of at most 500")
-	}
-	if r, found := ident.Hidden(reference); found {
-		return ledger.Transfer{}, fault.New(fault.Invalid, "text_invalid", "the reference holds the control character %U, which nobody sees; leave it out", r).At("body.reference")
+	if err := CheckReceipt(amount, reference, key); err != nil {
+		return ledger.Transfer{}, err
 	}
 	currency, err := s.cfg.CurrencyOf(ctx, accountID)
 	if err != nil {
@@ -52,34 +47,20 @@ func (s *Service) Deposit(ctx context.Context, p account.Principal, accountID st
 	}
 	// Hashed, as the ledger's keys are short.
 	sum := sha256.Sum256([]byte(key))
-	t := ledger.Transfer{
-		ID: ident.New(ident.Transfer), Key: "deposit:" + accountID + ":" + hex.EncodeToString(sum[:]), Debit: ledger.Deposits, Credit: ledger.Wallet(accountID),
-		Amount: amount, Currency: currency, Code: CodeDeposit, Reference: reference, EffectiveAt: now,
-	}
+	in := Receipt{AccountID: accountID, Currency: currency, Amount: amount, Reference: reference, Key: hex.EncodeToString(sum[:]), At: now}
 	var posted ledger.Transfer
-	err = s.cfg.DB.Update(ctx, func(ctx context.Context, tx *store.Tx) error {
-		a, err := s.lockAccount(ctx, tx, accountID, currency)
-		if err != nil {
+	err = s.cfg.Ledger.Update(ctx, accountID, func(ctx context.Context, tx *store.Tx) error {
+		var fresh bool
+		if posted, fresh, err = s.Receive(ctx, tx, in); err != nil || !fresh || s.cfg.Audit == nil {
 			return err
 		}
-		if err := s.cfg.Ledger.Post(ctx, tx, t); err != nil {
-			return err
+		detail := map[string]string{"account": accountID, "amount": amount.String(), "currency": string(currency), "reference": reference}
+		if err := s.cfg.Audit(ctx, tx, p, "deposit", posted.ID, detail); err != nil {
+			return fmt.Errorf("audit: %w", err)
 		}
-		if posted, err = s.cfg.Ledger.Find(ctx, tx, t.Key); err != nil {
-			return err
-		}
-		if s.cfg.Audit != nil && posted.ID == t.ID {
-			detail := map[string]string{"account": accountID, "amount": amount.String(), "currency": string(currency), "reference": reference}
-			if err := s.cfg.Audit(ctx, tx, p, "deposit", t.ID, detail); err != nil {
-				return fmt.Errorf("audit: %w", err)
-			}
-		}
-		return s.rebalance(ctx, tx, a, now)
+		return nil
 	})
 	s.changed(accountID)
-	if errors.Is(err, money.ErrOverflow) {
-		return ledger.Transfer{}, fault.New(fault.Invalid, "amount_too_large", "a deposit of %s: with it the books would hold more than they can count; enter a smaller one", amount.Display()).At("body.amount")
-	}
 	if err != nil {
 		return ledger.Transfer{}, fmt.Errorf("deposit: %w", err)
 	}
@@ -110,6 +91,13 @@ func (s *Service) balance(ctx context.Context, tx *store.Tx, accountID string, c
 		return Balance{}, err
 	}
 	b := Balance{Currency: currency, Settled: wallet + hold + debt, Held: hold}
+	if b.Credit, err = s.limitOf(ctx, tx, accountID); err != nil {
+		return Balance{}, err
+	}
+	if b.OnCredit, err = s.onCredit(ctx, tx, accountID, b.Credit, hold); err != nil {
+		return Balance{}, err
+	}
+	b.Held += b.OnCredit
 	for _, l := range leases {
 		due, err := s.due(l, now)
 		if err != nil {
@@ -129,6 +117,6 @@ func (s *Service) balance(ctx context.Context, tx *store.Tx, accountID string, c
 	}
 	b.UnbilledDue -= covered
 	b.Granted = max(0, granted(grants, now)-covered)
-	b.Available = b.Settled - b.Held - b.UnbilledDue
+	b.Available = b.Settled + b.Credit - b.Held - b.UnbilledDue
 	return b, nil
 }

@@ -34,11 +34,18 @@
 // later is a correction on the next invoice. Documents are never changed; their
 // numbers have no gaps, and each has the digest of the one before it in its own.
 //
+// What is not paid: an account may have a credit limit (creditlimit.go), which counts
+// as money wherever compute is judged and is in no posting. How an invoice stands is
+// derived from postings, the oldest paid first (dues.go). Reminders, the stop of
+// compute and the deletion of disks follow one schedule, pricing.Dunning, whether an
+// invoice is overdue (dunning.go) or money ran out (settle.go): each step is taken
+// once, in the transaction that announces it (announce.go), and none unannounced.
+//
 // Lock order: the account's row in billing_accounts, then leases, then the
 // ledger's accounts by path. Whoever changes an account's wallet, hold or debt
 // holds the first, so reading them under it is safe. A series of numbers comes
 // after the account, and before the ledger's accounts.
 //
-// It imports account (for who asks), ledger, pricing, money, store, ident and
+// It imports account (for who asks), notify (to tell them), ledger, pricing, money, store, ident and
 // fault. It knows no lease states and no hosts.
 package billing

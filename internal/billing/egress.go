@@ -120,6 +120,11 @@ func (s *Service) leftFor(ctx context.Context, tx *store.Tx, a *accountRow, l *l
 	if err != nil {
 		return 0, "", err
 	}
+	onCredit, err := s.onCredit(ctx, tx, a.id, a.credit, held)
+	if err != nil {
+		return 0, "", err
+	}
+	held += onCredit
 	var others money.Amount // set aside for them
 	for _, other := range leases {
 		if other.id != l.id {

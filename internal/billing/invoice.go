@@ -61,7 +61,8 @@ type Invoice struct {
 	Rounding  money.Amount   `json:"rounding"`
 	Taxes     []InvoiceTax   `json:"taxes"`
 	Total     money.Amount   `json:"total"`
-	Simulated bool           `json:"simulated"` // some line is for simulated hardware
+	Simulated bool           `json:"simulated"`       // some line is for simulated hardware
+	DueAt     time.Time      `json:"due_at,omitzero"` // the end of the day on which it is due; zero: written before invoices had one
 }
 
 // InvoiceLine is one meter of one lease, or what was learned about it after its
@@ -126,6 +127,11 @@ func (s *Service) invoice(ctx context.Context, tx *store.Tx, a *accountRow, p pe
 	for _, t := range v.Taxes {
 		doc.Taxes = append(doc.Taxes, InvoiceTax{t.Rule.Jurisdiction, t.Rule.Name, t.Rule.PPM, t.Rule.Inclusive, t.Amount})
 	}
+	from, until, err := s.dueDay(ctx, tx, a.id, party.TimeZone, now)
+	if err != nil {
+		return "", 0, err
+	}
+	doc.DueAt = until
 	series, err := s.nextNumber(ctx, tx, invoiceSeries)
 	if err != nil {
 		return "", 0, err
@@ -137,13 +143,16 @@ func (s *Service) invoice(ctx context.Context, tx *store.Tx, a *accountRow, p pe
 	if err := s.write(ctx, tx, series, document{doc.ID, a.id, "", "", p, doc.IssuedAt}, doc); err != nil {
 		return "", 0, err
 	}
+	if err := insertDue(ctx, tx, a.id, doc.ID, series.next, doc.Total, from, until, party.TimeZone); err != nil {
+		return "", 0, err
+	}
 	for i, l := range lines {
 		if _, err := tx.Exec(ctx, `INSERT INTO billing_invoice_lines (invoice_id, position, lease_id, meter, amount) VALUES (?, ?, ?, ?, ?)`,
 			doc.ID, i, l.LeaseID, string(l.Meter), int64(l.Amount)); err != nil {
 			return "", 0, err
 		}
 	}
-	return doc.ID, doc.Total, nil
+	return doc.ID, doc.Total, s.announceInvoice(ctx, tx, doc)
 }
 
 // invoiceLines sums up a month's charges by lease and meter. What of them is for

@@ -55,6 +55,9 @@ func (s *Service) BeginLease(ctx context.Context, tx *store.Tx, t Terms) error {
 	if currency != t.Quote.Currency {
 		return fault.New(fault.Invalid, "currency_mismatch", "the quote is in %s and the account in %s; ask for a quote in %s", t.Quote.Currency, currency, currency)
 	}
+	if err := s.notOverdue(ctx, tx, a); err != nil {
+		return err
+	}
 	if known, err := s.lease(ctx, tx, t.LeaseID); err == nil {
 		if known.accountID == t.AccountID && known.providerID == t.ProviderID && known.cap == t.SpendingCap {
 			return nil
@@ -140,6 +143,9 @@ func (s *Service) BeginLease(ctx context.Context, tx *store.Tx, t Terms) error {
 func (s *Service) CheckFunds(ctx context.Context, tx *store.Tx, leaseID string) error {
 	a, l, err := s.lockOne(ctx, tx, leaseID)
 	if err != nil {
+		return err
+	}
+	if err := s.notOverdue(ctx, tx, a); err != nil {
 		return err
 	}
 	if m := l.monthly; m != nil && !m.inForce() && m.again.IsZero() {

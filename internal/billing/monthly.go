@@ -291,11 +291,15 @@ func (s *Service) affords(ctx context.Context, tx *store.Tx, a *accountRow, leas
 
 // available is what an account has beside what is held and due.
 func (s *Service) available(ctx context.Context, tx *store.Tx, a *accountRow, leases []*leaseRow, now time.Time) (money.Amount, error) {
-	wallet, _, debt, err := s.funds(ctx, tx, a.id, a.currency)
+	wallet, held, debt, err := s.funds(ctx, tx, a.id, a.currency)
 	if err != nil {
 		return 0, err
 	}
-	left := wallet + debt
+	onCredit, err := s.onCredit(ctx, tx, a.id, a.credit, held)
+	if err != nil {
+		return 0, err
+	}
+	left := wallet + debt + a.credit - onCredit
 	for _, l := range leases {
 		due, err := s.due(l, now)
 		if err != nil {

@@ -29,7 +29,7 @@ const (
 // outlook is what an account's open leases and money come to.
 type outlook struct {
 	at    time.Time
-	funds money.Amount // wallet + hold − debt − what is due and not posted, at at
+	funds money.Amount // wallet + hold − debt + credit − what is due and not posted, at at
 	burn  money.Amount // per hour, of what runs and is kept
 	// until is the last moment that the money covers, to the second, if all goes
 	// on as it is; zero: beyond the horizon.
@@ -43,7 +43,8 @@ type outlook struct {
 	// terms holds the leases that stop when their months end.
 	terms map[string]time.Time
 
-	settled money.Amount // wallet + hold − debt
+	settled money.Amount // wallet + hold − debt + credit
+	credit  money.Amount // the limit that it counts on
 	// spare is what is left at least when reach has passed since at, if all leases
 	// in covered run until then; see spare.go. Both may change under Service.mu.
 	spare   money.Amount
@@ -65,7 +66,7 @@ func (o *outlook) life() time.Duration {
 }
 
 // lookAhead computes an outlook of an account whose wallet, hold and debt are
-// settled in sum. Money is followed from the moment good returns for the account,
+// settled in sum, with its credit. Money is followed from the moment good returns for the account,
 // and a spending cap from the one for its lease: what was covered up to there is
 // not judged again. A lease named starting is taken to start running now. If there
 // is something to spare after reach, grants left out, until stays zero; with a
@@ -220,7 +221,7 @@ func (s *Service) look(ctx context.Context, tx *store.Tx, accountID string, curr
 
 // lookAt is look for leases that have been read.
 func (s *Service) lookAt(ctx context.Context, tx *store.Tx, accountID string, currency money.Currency, leases []*leaseRow, now time.Time) (outlook, error) {
-	wallet, hold, debt, err := s.funds(ctx, tx, accountID, currency)
+	total, limit, err := s.spendable(ctx, tx, accountID, currency)
 	if err != nil {
 		return outlook{}, err
 	}
@@ -228,10 +229,11 @@ func (s *Service) lookAt(ctx context.Context, tx *store.Tx, accountID string, cu
 	if err != nil {
 		return outlook{}, err
 	}
-	o, err := lookAhead(accountID, leases, grants, wallet+hold+debt, now, s.goodAt, "", s.reach())
+	o, err := lookAhead(accountID, leases, grants, total, now, s.goodAt, "", s.reach())
 	if err != nil {
 		return outlook{}, fmt.Errorf("outlook of %s: %w", accountID, err)
 	}
+	o.credit = limit
 	for _, l := range leases {
 		if m := l.monthly; m != nil && m.inForce() {
 			o.edge = earliest(o.edge, m.termEdge(s.cfg.TermWarnings))
@@ -283,7 +285,7 @@ func (s *Service) Runway(ctx context.Context, accountID string, now time.Time) (
 		if err != nil {
 			return err
 		}
-		wallet, hold, debt, err := s.funds(ctx, tx, accountID, currency)
+		total, _, err := s.spendable(ctx, tx, accountID, currency)
 		if err != nil {
 			return err
 		}
@@ -291,7 +293,7 @@ func (s *Service) Runway(ctx context.Context, accountID string, now time.Time) (
 		if err != nil {
 			return err
 		}
-		o, err = lookAhead(accountID, leases, grants, wallet+hold+debt, now, s.goodAt, "", 0)
+		o, err = lookAhead(accountID, leases, grants, total, now, s.goodAt, "", 0)
 		return err
 	})
 	if err != nil {
@@ -339,7 +341,7 @@ func (s *Service) PaidFor(ctx context.Context, leaseID string, now time.Time) (t
 			if plenty || o.runs[leaseID] {
 				return nil
 			}
-			wallet, hold, debt, err := s.funds(ctx, tx, l.accountID, l.quote.Currency)
+			total, _, err := s.spendable(ctx, tx, l.accountID, l.quote.Currency)
 			if err != nil {
 				return err
 			}
@@ -347,7 +349,7 @@ func (s *Service) PaidFor(ctx context.Context, leaseID string, now time.Time) (t
 			if err != nil {
 				return err
 			}
-			o, err = lookAhead(l.accountID, leases, grants, wallet+hold+debt, now, s.goodAt, leaseID, 0)
+			o, err = lookAhead(l.accountID, leases, grants, total, now, s.goodAt, leaseID, 0)
 			return err
 		})
 		if err != nil {

@@ -180,7 +180,7 @@ func (s *Service) closeMonth(ctx context.Context, accountID string, now time.Tim
 	}
 	// In a transaction of its own, so that the next one takes the series before any
 	// of the ledger's accounts.
-	if err := s.settleAccount(ctx, accountID, now, map[string]bool{}); err != nil {
+	if _, err := s.settleAccount(ctx, accountID, now); err != nil {
 		return false, err
 	}
 	err = s.cfg.DB.Update(ctx, func(ctx context.Context, tx *store.Tx) error {
@@ -209,7 +209,7 @@ func (s *Service) closeMonth(ctx context.Context, accountID string, now time.Tim
 			return err
 		}
 		closed = true
-		return s.rebalance(ctx, tx, a, now)
+		return s.paid(ctx, tx, a, now)
 	})
 	s.changed(accountID)
 	return closed, err

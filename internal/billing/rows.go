@@ -22,17 +22,21 @@ type accountRow struct {
 	exhaustedAt time.Time
 	warned      time.Duration
 	graceWarned time.Duration
+	credit      money.Amount // the limit in force
+	// overdueSince is since when compute is stopped for an invoice, and deletionTold
+	// when it was announced that disks will be deleted.
+	overdueSince, deletionTold time.Time
 }
 
-const selectAccount = `SELECT account_id, currency, sequence, exhausted_at, warned, grace_warned FROM billing_accounts WHERE account_id = ?`
+const selectAccount = `SELECT account_id, currency, sequence, exhausted_at, warned, grace_warned, credit_limit, overdue_since, deletion_told FROM billing_accounts WHERE account_id = ?`
 
 func scanAccount(row interface{ Scan(...any) error }) (*accountRow, error) {
 	var a accountRow
-	var exhausted, warned, grace int64
-	if err := row.Scan(&a.id, &a.currency, &a.sequence, &exhausted, &warned, &grace); err != nil {
+	var exhausted, warned, grace, overdue, told int64
+	if err := row.Scan(&a.id, &a.currency, &a.sequence, &exhausted, &warned, &grace, &a.credit, &overdue, &told); err != nil {
 		return nil, err
 	}
-	a.exhaustedAt = store.Time(exhausted)
+	a.exhaustedAt, a.overdueSince, a.deletionTold = store.Time(exhausted), store.Time(overdue), store.Time(told)
 	a.warned, a.graceWarned = time.Duration(warned)*time.Second, time.Duration(grace)*time.Second
 	return &a, nil
 }
@@ -55,8 +59,8 @@ func (s *Service) lockAccount(ctx context.Context, tx *store.Tx, accountID strin
 
 // save writes back what may have changed of a locked account.
 func (a *accountRow) save(ctx context.Context, tx *store.Tx) error {
-	_, err := tx.Exec(ctx, `UPDATE billing_accounts SET sequence = ?, exhausted_at = ?, warned = ?, grace_warned = ? WHERE account_id = ?`,
-		a.sequence, store.Micros(a.exhaustedAt), int64(a.warned/time.Second), int64(a.graceWarned/time.Second), a.id)
+	_, err := tx.Exec(ctx, `UPDATE billing_accounts SET sequence = ?, exhausted_at = ?, warned = ?, grace_warned = ?, overdue_since = ?, deletion_told = ? WHERE account_id = ?`,
+		a.sequence, store.Micros(a.exhaustedAt), int64(a.warned/time.Second), int64(a.graceWarned/time.Second), store.Micros(a.overdueSince), store.Micros(a.deletionTold), a.id)
 	if err != nil {
 		return fmt.Errorf("save billing account %s: %w", a.id, err)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"embed"
 	"errors"
+	"fmt"
 	"io/fs"
 	"log/slog"
 	"maps"
@@ -28,10 +29,11 @@ type Reason string
 
 // The reasons for which OnExhausted is called.
 const (
-	ReasonBalance     Reason = "balance"       // stop the instance, keep the disk
-	ReasonSpendingCap Reason = "spending_cap"  // stop the instance, keep the disk
-	ReasonGraceOver   Reason = "storage_grace" // end the lease and delete the disk
-	ReasonTermOver    Reason = "term_over"     // of months in advance: stop the instance, keep the disk
+	ReasonBalance     Reason = "balance"         // stop the instance, keep the disk
+	ReasonSpendingCap Reason = "spending_cap"    // stop the instance, keep the disk
+	ReasonGraceOver   Reason = "storage_grace"   // end the lease and delete the disk
+	ReasonTermOver    Reason = "term_over"       // of months in advance: stop the instance, keep the disk
+	ReasonOverdue     Reason = "invoice_overdue" // stop the instance, keep the disk
 
 	// ReasonRequested is of a limit alone: somebody asked it to stop already.
 	ReasonRequested Reason = "requested"
@@ -74,6 +76,10 @@ type Config struct {
 	// OnWarning is told once each time that one of Warnings is reached.
 	OnWarning func(ctx context.Context, accountID string, w Warning)
 
+	// News tells accounts of warnings, exhaustion and invoices, in the transaction
+	// in which they come about; nil: nobody does.
+	News News
+
 	// PartyOf says who an account is on paper, or is a NotFound fault. Nil: its
 	// identifier, in UTC.
 	PartyOf func(ctx context.Context, accountID string) (Party, error)
@@ -94,7 +100,11 @@ type Config struct {
 	// TermWarnings are before the end of months in advance; nil: 7 days, 24 h, 1 h.
 	TermWarnings []time.Duration
 	Grace        time.Duration // that disks are kept unpaid; 0: 7 days
-	MaxPaidFor   time.Duration // longest that an agent may go on alone; 0: 7 days
+	NetDays      int           // that an account has to pay an invoice, if it has no number of its own; 0: 14
+	// Dunning says what happens when invoices are not paid; its Grace is Grace. Nil:
+	// the standard rule.
+	Dunning    *pricing.Dunning
+	MaxPaidFor time.Duration // longest that an agent may go on alone; 0: 7 days
 }
 
 // Service is billing. It is safe for concurrent use.
@@ -134,10 +144,22 @@ func New(cfg Config) (*Service, error) {
 			*d = v
 		}
 	}
+	if cfg.NetDays <= 0 {
+		cfg.NetDays = 14
+	}
 	def(&cfg.SettleEvery, time.Hour)
 	def(&cfg.WatchEvery, 5*time.Second)
 	def(&cfg.Grace, 7*24*time.Hour)
 	def(&cfg.MaxPaidFor, 7*24*time.Hour)
+	dunning := pricing.StandardDunning()
+	if cfg.Dunning != nil {
+		dunning = *cfg.Dunning
+	}
+	dunning.Grace = cfg.Grace
+	cfg.Dunning = &dunning
+	if err := dunning.Check(); err != nil {
+		return nil, fmt.Errorf("billing: %w", err)
+	}
 	def(&cfg.InvoiceDelay, time.Hour)
 	def(&cfg.CloseEvery, time.Minute)
 	if cfg.PartyOf == nil {

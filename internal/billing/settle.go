@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -55,21 +57,43 @@ func (s *Service) Settle(ctx context.Context, now time.Time) (err error) {
 	}
 	accounts = slices.Compact(slices.Sorted(slices.Values(append(accounts, over...))))
 	span.SetAttributes(attribute.Int("suanli.accounts", len(accounts)))
+	var mu sync.Mutex
 	var failed []error
 	known := map[string]bool{}
-	for _, id := range accounts {
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
-		if err := s.settleAccount(ctx, id, now, known); err != nil {
-			failed = append(failed, fmt.Errorf("settle %s: %w", id, err))
-		}
+	var next atomic.Int64
+	var all sync.WaitGroup
+	for range min(settlers, len(accounts)) {
+		all.Go(func() {
+			for ctx.Err() == nil {
+				i := int(next.Add(1)) - 1
+				if i >= len(accounts) {
+					return
+				}
+				found, err := s.settleAccount(ctx, accounts[i], now)
+				mu.Lock()
+				if err != nil {
+					failed = append(failed, fmt.Errorf("settle %s: %w", accounts[i], err))
+				}
+				for _, id := range found {
+					known[id] = true
+				}
+				mu.Unlock()
+			}
+		})
+	}
+	all.Wait()
+	if ctx.Err() != nil {
+		return ctx.Err()
 	}
 	if len(failed) == 0 {
 		s.forget(known)
 	}
 	return errors.Join(failed...)
 }
+
+// settlers is how many accounts are settled at the same time, so that they share
+// commits.
+const settlers = 16
 
 func (s *Service) accountsWithLeases(ctx context.Context) ([]string, error) {
 	var out []string
@@ -94,12 +118,13 @@ func (s *Service) accountsWithLeases(ctx context.Context) ([]string, error) {
 	return out, nil
 }
 
-// settleAccount posts what is due for an account's leases and adds the account and
-// the leases to known.
-func (s *Service) settleAccount(ctx context.Context, accountID string, now time.Time, known map[string]bool) (err error) {
+// settleAccount posts what is due for an account's leases, and returns the
+// identifiers of the account and the leases.
+func (s *Service) settleAccount(ctx context.Context, accountID string, now time.Time) (known []string, err error) {
 	ctx, span := s.cfg.Tracer.Start(ctx, "settle account", trace.WithAttributes(attribute.String("suanli.account_id", accountID)))
 	defer func() { end(span, err) }()
-	return s.cfg.DB.Update(ctx, func(ctx context.Context, tx *store.Tx) error {
+	err = s.cfg.Ledger.Update(ctx, accountID, func(ctx context.Context, tx *store.Tx) error {
+		known = []string{accountID}
 		a, err := s.lockAccount(ctx, tx, accountID, "")
 		if err != nil {
 			return err
@@ -112,7 +137,7 @@ func (s *Service) settleAccount(ctx context.Context, accountID string, now time.
 			return err
 		}
 		for _, l := range leases {
-			known[l.id] = true
+			known = append(known, l.id)
 			if err := s.charge(ctx, tx, a, l, now); err != nil {
 				return err
 			}
@@ -120,10 +145,10 @@ func (s *Service) settleAccount(ctx context.Context, accountID string, now time.
 		if err := s.expire(ctx, tx, a, now); err != nil {
 			return err
 		}
-		known[accountID] = true
 		s.changed(accountID)
 		return s.rebalance(ctx, tx, a, now)
 	})
+	return known, err
 }
 
 // end ends a span with how it went.
@@ -154,8 +179,12 @@ func (s *Service) enforce(ctx context.Context, tx *store.Tx, a *accountRow, leas
 	switch {
 	case over && a.exhaustedAt.IsZero():
 		a.exhaustedAt = latest(o.until)
+		if err := s.announceExhausted(ctx, tx, a, now); err != nil {
+			return err
+		}
 	case !over && o.funds >= 0:
-		a.exhaustedAt, a.graceWarned = time.Time{}, 0
+		a.exhaustedAt = time.Time{}
+		a.paidAgain()
 	}
 	for _, l := range leases {
 		c := l.openInterval(pricing.Compute)
@@ -165,6 +194,9 @@ func (s *Service) enforce(ctx context.Context, tx *store.Tx, a *accountRow, leas
 		end, reason := o.caps[l.id], ReasonSpendingCap
 		if over && (end.IsZero() || !o.until.After(end)) {
 			end, reason = o.until, ReasonBalance
+		}
+		if overdue := a.overdueSince; !overdue.IsZero() && (end.IsZero() || overdue.Before(end)) {
+			end, reason = overdue, ReasonOverdue
 		}
 		if end.IsZero() || end.After(now) || (!c.limit.IsZero() && !end.Before(c.limit)) {
 			continue
@@ -275,7 +307,7 @@ func (s *Service) watchAccount(ctx context.Context, accountID string, now time.T
 			orders = append(orders, order{l.id, c.limitReason})
 			fresh = true
 		}
-		if !a.exhaustedAt.IsZero() && !now.Before(a.exhaustedAt.Add(s.cfg.Grace)) {
+		if at := s.deletionAt(a, now); !at.IsZero() && !a.deletionTold.IsZero() && !now.Before(at) {
 			orders = nil
 			for _, l := range leases {
 				orders = append(orders, order{l.id, ReasonGraceOver})
@@ -290,6 +322,9 @@ func (s *Service) watchAccount(ctx context.Context, accountID string, now time.T
 			return err
 		}
 		warnings = append(warnings, ending...)
+		if err := s.announceWarnings(ctx, tx, a, leases, o, warnings, now); err != nil {
+			return err
+		}
 		if fresh {
 			for _, l := range leases {
 				if err := s.charge(ctx, tx, a, l, now); err != nil {
@@ -319,7 +354,7 @@ func (s *Service) needsWrite(a *accountRow, o outlook, now time.Time) bool {
 	if !o.edge.IsZero() && !o.edge.After(now) {
 		return true
 	}
-	if !o.until.IsZero() && !o.until.After(now) || !a.exhaustedAt.IsZero() || o.funds < 0 {
+	if !o.until.IsZero() && !o.until.After(now) || !a.stoppedSince().IsZero() || o.funds < 0 {
 		return true
 	}
 	for _, until := range o.caps {
@@ -359,12 +394,12 @@ func (s *Service) warn(a *accountRow, o outlook, now time.Time) []Warning {
 		runsOut = o.until
 	}
 	step(WarnBalance, &a.warned, runsOut, s.cfg.Warnings)
-	var deletion time.Time
-	if !a.exhaustedAt.IsZero() {
-		deletion = a.exhaustedAt.Add(s.cfg.Grace)
-	}
+	deletion := s.deletionAt(a, now)
 	steps := slices.Clone(s.cfg.Warnings)
 	steps = append(steps, s.cfg.Grace)
 	step(WarnGrace, &a.graceWarned, deletion, steps)
+	if !deletion.IsZero() && a.deletionTold.IsZero() {
+		a.deletionTold = now.UTC().Truncate(time.Microsecond)
+	}
 	return out
 }

@@ -31,7 +31,7 @@ func (s *Service) comfortable(o outlook, now time.Time) bool {
 // sound reports whether nothing of an account is at a limit, or can have come to
 // one. The caller holds mu.
 func (s *Service) sound(a *accountRow, o outlook, now time.Time) bool {
-	return s.comfortable(o, now) && len(o.limits) == 0 && len(o.caps) == 0 && a.exhaustedAt.IsZero()
+	return s.comfortable(o, now) && o.credit == a.credit && len(o.limits) == 0 && len(o.caps) == 0 && a.stoppedSince().IsZero()
 }
 
 // plenty reports whether a lease is paid for as long as any is. The caller holds mu.

@@ -46,7 +46,7 @@ func (s *Service) funded(ctx context.Context, tx *store.Tx, accountID string, cu
 			f.refunded += m.Out - m.In
 		case CodeCharge, CodeCorrection, CodePrepayment, CodeUnusedPaid, CodeTax, CodeRounding:
 			f.used += m.Out - m.In
-		case CodeCredit: // by the notes
+		case CodeCredit, CodeWriteOff: // by the notes, and by the dues
 		default:
 			f.given += m.In - m.Out
 		}
@@ -70,8 +70,11 @@ func (s *Service) state(ctx context.Context, tx *store.Tx, a *accountRow, p peri
 		return err
 	}
 	st.Paid, st.Refunded, st.Given = f.paid, f.refunded, f.given
-	if err = tx.QueryRow(ctx, `SELECT CAST(COALESCE(SUM(total), 0) AS BIGINT) FROM billing_credits WHERE account_id = ? AND issued_at < ?`,
-		a.id, store.Micros(p.end)).Scan(&st.Credited); err != nil {
+	// What was written off is not owed any more, as if it had been credited.
+	if err = tx.QueryRow(ctx, `SELECT CAST(COALESCE(SUM(total), 0) AS BIGINT) FROM (
+		SELECT total FROM billing_credits WHERE account_id = ? AND issued_at < ?
+		UNION ALL SELECT written_off FROM billing_dues WHERE account_id = ? AND written_off_at > 0 AND written_off_at < ?) AS x`,
+		a.id, store.Micros(p.end), a.id, store.Micros(p.end)).Scan(&st.Credited); err != nil {
 		return fmt.Errorf("credits of %s: %w", a.id, err)
 	}
 	st.Paid, st.Credited, st.Refunded, st.Given = st.Paid-paid, st.Credited-credited, st.Refunded-refunded, st.Given-given

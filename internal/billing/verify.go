@@ -59,7 +59,7 @@ func (s *Service) VerifyLedger(ctx context.Context) (Report, error) {
 func (s *Service) Proof(ctx context.Context, tx *store.Tx) (Report, error) {
 	var r Report
 	for _, check := range []func(context.Context, *store.Tx, *Report) error{
-		s.verifyLeases, s.verifyPayments, s.verifyDocuments, s.verifyInvoices, s.verifyStatements, s.verifyGrants, s.verifyStandings,
+		s.verifyLeases, s.verifyPayments, s.verifyDocuments, s.verifyInvoices, s.verifyStatements, s.verifyGrants, s.verifyStandings, s.verifyCredit,
 	} {
 		if err := check(ctx, tx, &r); err != nil {
 			return r, fmt.Errorf("verify the books: %w", err)

@@ -42,7 +42,10 @@ type Config struct {
 	// InnerRegistries are image registries that may be inside of a network, separated
 	// by commas.
 	InnerRegistries string
-	ImageCacheGiB   int64 // of a host's disk; 0: a fifth of what leases and images have
+	// InnerWebhooks are hosts inside of a network that webhooks may be at; see
+	// WebhookHosts.
+	InnerWebhooks string
+	ImageCacheGiB int64 // of a host's disk; 0: a fifth of what leases and images have
 
 	Region                string
 	Zone                  string
@@ -77,6 +80,15 @@ type Config struct {
 	TaxTable              string // path of a CSV file; see pricing.ParseTaxTable
 	TaxJurisdiction       string
 	InvoiceIssuer         string
+	InvoiceNetDays        int64 // to pay an invoice
+	DunningDays           []int // of reminders, from the day an invoice is due
+	DunningStopDays       int64 // after that day, until compute stops; 0: never
+	StorageGraceDays      int64 // from when compute stopped for money until disks are deleted
+
+	StripeKey           string // empty: no payments by Stripe
+	StripeWebhookSecret string
+	StripeURL           string // empty: Stripe's own
+	PaymentReturnURL    string
 
 	AdminEmail       string
 	HeartbeatSeconds int64
@@ -91,6 +103,7 @@ type Setting struct {
 	Default string
 	Doc     string
 	DocZH   string // Doc in Simplified Chinese
+	Secret  bool   // its value is shown nowhere
 	parse   func(*Config, string) error
 	show    func(*Config) string
 }
@@ -113,6 +126,22 @@ func text(key, def, doc string, field func(*Config) *string, check ...func(strin
 			return nil
 		},
 		show: func(c *Config) string { return *field(c) }}
+}
+
+// hidden is how a secret that is set is shown.
+const hidden = "***"
+
+// secret is a text that is shown nowhere.
+func secret(key, doc string, field func(*Config) *string) Setting {
+	s := text(key, "", doc, field)
+	s.Secret = true
+	s.show = func(c *Config) string {
+		if *field(c) == "" {
+			return ""
+		}
+		return hidden
+	}
+	return s
 }
 
 func number(key, def, doc string, lo, hi int64, field func(*Config) *int64) Setting {
@@ -161,6 +190,34 @@ func rate(key, def, doc string, field func(*Config) *money.Rate) Setting {
 type Step struct {
 	Bound int64 // millionths of a percentage, or seconds
 	Share int64 // basis points
+}
+
+// days is a list of whole numbers of days in order, each once.
+func days(key, def, doc string, field func(*Config) *[]int) Setting {
+	return Setting{Key: key, Default: def, Doc: doc,
+		parse: func(c *Config, v string) error {
+			*field(c) = nil
+			if v == "" {
+				return nil
+			}
+			var list []int
+			for _, part := range strings.Split(v, ",") {
+				n, err := strconv.Atoi(strings.TrimSpace(part))
+				if err != nil || n < -366 || n > 366 || len(list) > 0 && n <= list[len(list)-1] {
+					return note("want whole numbers from -366 to 366 in rising order, separated by commas, such as -3,0,1,7")
+				}
+				list = append(list, n)
+			}
+			*field(c) = list
+			return nil
+		},
+		show: func(c *Config) string {
+			var out []string
+			for _, n := range *field(c) {
+				out = append(out, strconv.Itoa(n))
+			}
+			return strings.Join(out, ",")
+		}}
 }
 
 // steps reads bounds with their shares. Bounds end with unit: "%", or nothing for
@@ -260,6 +317,7 @@ func settings() []Setting {
 		text("direct_ports", "", "ADDRESS:FIRST-LAST: ports of this host that are reachable from outside; empty: none, everything goes through the gateway.", func(c *Config) *string { return &c.DirectPorts }, optional(portRange)),
 		text("firewall_table", "suanli", "nftables table (family inet) with the rules that keep instances apart. Agents that share a network namespace need one each.", func(c *Config) *string { return &c.FirewallTable }, tableName),
 		text("inner_registries", "", "Image registries inside of a network that renters' images may come from, separated by commas: HOST, HOST:PORT, or http://HOST:PORT for one without TLS. Hosts pull from public ones only but for these; both the cloud and its hosts need the setting.", func(c *Config) *string { return &c.InnerRegistries }, registryList),
+		text("inner_webhooks", "", "Hosts inside of a network that webhooks may be at, separated by commas: HOST or HOST:PORT. Plain HTTP is used there only; other webhooks reach public addresses by HTTPS.", func(c *Config) *string { return &c.InnerWebhooks }, optional(hostList)),
 		number("image_cache_gib", "0", "What pulled images may take of this host's disk, in GiB, before those that no lease uses are removed, the longest unused first. 0: a fifth of what leases and images have of it.", 0, 1<<20, func(c *Config) *int64 { return &c.ImageCacheGiB }),
 		text("region", "local", "Region of hosts that join without naming one.", func(c *Config) *string { return &c.Region }, filled),
 		text("zone", "local-1", "Zone of hosts that join without naming one.", func(c *Config) *string { return &c.Zone }, filled),
@@ -324,6 +382,14 @@ func settings() []Setting {
 		text("smtp_user", "", "User to sign in as at smtp_address; empty: without signing in.", func(c *Config) *string { return &c.SMTPUser }),
 		text("smtp_password_file", "", "File with the password of smtp_user.", func(c *Config) *string { return &c.SMTPPasswordFile }, optional(file)),
 		text("smtp_from", "", "E-mail address that the cloud's mail comes from.", func(c *Config) *string { return &c.SMTPFrom }),
+		secret("stripe_key", "Secret or restricted API key of Stripe, with which payments are taken; empty: none are. Give it in the file or the environment: flags are seen by everybody on the machine.", func(c *Config) *string { return &c.StripeKey }),
+		secret("stripe_webhook_secret", "Signing secret of the webhook endpoint at Stripe that sends to PUBLIC_URL/v1/payment-callbacks/stripe.", func(c *Config) *string { return &c.StripeWebhookSecret }),
+		text("stripe_url", "", "URL of Stripe's API, when it is another than Stripe's own, such as a mock's.", func(c *Config) *string { return &c.StripeURL }, optional(webURL)),
+		text("payment_return_url", "", "URL to which payers return from a provider's checkout; empty: public_url.", func(c *Config) *string { return &c.PaymentReturnURL }, optional(webURL)),
+		number("invoice_net_days", "14", "Days that an account has to pay an invoice, if it has no number of its own.", 1, 366, func(c *Config) *int64 { return &c.InvoiceNetDays }),
+		days("dunning_days", "-3,0,1,7", "Days on which accounts are reminded of an invoice, counted from the day it is due, separated by commas; empty: none.", func(c *Config) *[]int { return &c.DunningDays }),
+		number("dunning_stop_days", "14", "Days after the day an invoice is due until compute stops for it, which is announced three days before; 0: never.", 0, 366, func(c *Config) *int64 { return &c.DunningStopDays }),
+		number("storage_grace_days", "7", "Days that disks are kept after compute stopped for money, before they are deleted, which is announced.", 1, 366, func(c *Config) *int64 { return &c.StorageGraceDays }),
 		text("catalog_dir", "", "Folder with the operator's own templates and regions.", func(c *Config) *string { return &c.CatalogDir }, optional(folder)),
 		text("who_may_host", "anyone", "Who may let hosts join: anyone (owners and admins of every account) or operator. Whoever has root on a host can read what runs there.", func(c *Config) *string { return &c.WhoMayHost }, oneOf("anyone", "operator")),
 		text("admin_email", "admin@localhost", "E-mail address of the first operator, made when the database is empty. The password is written to data_dir/admin-password.", func(c *Config) *string { return &c.AdminEmail }, filled),
@@ -407,6 +473,9 @@ func (c *Config) check() error {
 	var errs []error
 	if (c.TLSCert == "") != (c.TLSKey == "") {
 		errs = append(errs, note("tls_cert and tls_key: give both or neither"))
+	}
+	if (c.StripeKey == "") != (c.StripeWebhookSecret == "") {
+		errs = append(errs, note("stripe_key and stripe_webhook_secret: give both or neither"))
 	}
 	ports := map[string]string{}
 	for name, a := range map[string]string{"listen": c.Listen, "agent_listen": c.AgentListen, "ssh_listen": c.SSHListen} {
@@ -571,6 +640,27 @@ func (c *Config) InnerRegistryHosts() []string {
 		}
 	}
 	return hosts
+}
+
+// WebhookHosts are the hosts of InnerWebhooks.
+func (c *Config) WebhookHosts() []string {
+	var hosts []string
+	for part := range strings.SplitSeq(c.InnerWebhooks, ",") {
+		if host := strings.ToLower(strings.TrimSpace(part)); host != "" {
+			hosts = append(hosts, host)
+		}
+	}
+	return hosts
+}
+
+// hostList checks hosts as inner_webhooks names them.
+func hostList(v string) error {
+	for part := range strings.SplitSeq(v, ",") {
+		if part = strings.TrimSpace(part); part != "" && strings.ContainsAny(part, "/ @?#") {
+			return fmt.Errorf("%q is not a host; want HOST or HOST:PORT", part)
+		}
+	}
+	return nil
 }
 
 // registryList checks registries as inner_registries names them.

@@ -123,6 +123,7 @@ var fields = numbered([]field{
 	{name: "gpu_price_per_hour", kind: number, digits: 6, doc: "Compute alone, per GPU (per CPU without GPUs)", number: func(_ *entry, g *group) int64 { return micro(g.rate) }},
 	{name: "storage_price_per_gib_month", kind: number, digits: 6, doc: "Disk, stopped too", number: func(e *entry, _ *group) int64 { return micro(e.storage) }},
 	{name: "egress_price_per_gb", kind: number, digits: 6, doc: "Outgoing traffic, per 10⁹ bytes", number: func(e *entry, _ *group) int64 { return micro(e.egress) }},
+	{name: "available_after_seconds", kind: number, unit: "s", row: true, doc: "How long one waits until leases of the spot market have left its GPUs; 0: not at all"},
 	{name: "cpus", kind: number, digits: 3, row: true, doc: "CPUs in the bundle"},
 	{name: "memory_gib", kind: number, digits: 3, unit: "GiB", row: true, doc: "Memory in the bundle"},
 	{name: "disk_gib", kind: number, unit: "GiB", doc: "Largest disk that can be had", number: func(e *entry, _ *group) int64 { return e.diskMiB / 1024 }},

@@ -135,7 +135,7 @@ func (s *Service) Providers(_ context.Context) []Provider {
 				continue
 			}
 			p.GPUs++
-			if online && g.LeaseID == "" && h.record.fit(g) {
+			if online && g.LeaseID == "" && g.ClaimedBy == "" && h.record.fit(g) {
 				p.FreeGPUs++
 			}
 			if !slices.Contains(p.Models, g.Model) {
@@ -168,7 +168,7 @@ func (s *Service) view(h *host) Host {
 	v.Free = Amounts{CPUMillis: max(0, c.CPUMillis-r.CPUMillis), MemoryMiB: max(0, c.MemoryMiB-r.MemoryMiB), DiskMiB: max(0, c.DiskMiB-r.DiskMiB)}
 	for _, g := range r.GPUs {
 		v.Total.GPUs++
-		if g.LeaseID == "" && r.fit(g) {
+		if g.LeaseID == "" && g.ClaimedBy == "" && r.fit(g) {
 			v.Free.GPUs++
 		}
 		if g.LeaseID != "" && !slices.Contains(v.Leases, g.LeaseID) {

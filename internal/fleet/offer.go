@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"suanli.dev/internal/catalog"
 	"suanli.dev/internal/fault"
@@ -60,9 +61,12 @@ type Offer struct {
 	DirectPorts     bool
 	Isolation       []string
 
-	Price            Price
-	ReliabilityBasis int64 // basis points
-	Simulated        bool
+	Price Price
+	// AvailableAfterSeconds is how long a renter waits for its GPUs, since leases of
+	// the spot market have some of them and get their notice first; 0: not at all.
+	AvailableAfterSeconds int64
+	ReliabilityBasis      int64 // basis points
+	Simulated             bool
 }
 
 // Price is what an offer costs: all that a tariff is made from, and the sums
@@ -113,6 +117,8 @@ type group struct {
 	memoryMiB int64
 	rate      money.Rate // per unit and hour
 	counts    []int      // of units in the bundles on offer, rising
+	free      int        // units that a renter gets at once
+	wait      int64      // seconds that it waits for more of them
 }
 
 // publish computes a host's offers again and puts them into the index.
@@ -157,7 +163,7 @@ func (s *Service) entry(h *host) *entry {
 	c := r.capacity()
 	if len(inv.GPUs) == 0 {
 		// Powers of two, and whatever the host has in whole CPUs.
-		g := group{units: inv.CPUs, cpuMillis: c.CPUMillis, memoryMiB: c.MemoryMiB, rate: t.cpu}
+		g := group{units: inv.CPUs, free: inv.CPUs, cpuMillis: c.CPUMillis, memoryMiB: c.MemoryMiB, rate: t.cpu}
 		for n := 1; n <= inv.CPUs; n *= 2 {
 			g.offer(n, picture.CPUMillis, picture.MemoryMiB)
 		}
@@ -166,10 +172,19 @@ func (s *Service) entry(h *host) *entry {
 			e.groups = append(e.groups, g)
 		}
 	}
-	free := map[string]int{}
-	for _, g := range picture.GPUs {
+	free, claimable := map[string]int{}, map[string]int{}
+	after := picture // when the spot market has left it
+	for i, g := range picture.GPUs {
 		if g.Free {
 			free[g.Model]++
+		} else if r.claimable(r.GPUs[i]) {
+			claimable[g.Model]++
+		}
+	}
+	for id, share := range r.Spot {
+		if !r.Leaving[id] {
+			after.CPUMillis += share.CPUMillis
+			after.MemoryMiB += share.MemoryMiB
 		}
 	}
 	// A GPU that was lost while a lease has it still has its share of the host.
@@ -181,21 +196,26 @@ func (s *Service) entry(h *host) *entry {
 	}
 	for _, rep := range inv.GPUs {
 		facts, known := s.cfg.Catalog.Lookup(modelName(rep), rep.VRAMMiB)
-		n := free[facts.Name]
+		n, more := free[facts.Name], claimable[facts.Name]
 		delete(free, facts.Name) // one group a model
-		if n == 0 {
+		delete(claimable, facts.Name)
+		if n+more == 0 {
 			continue
 		}
 		g := group{
 			model: facts.Name, vramMiB: rep.VRAMMiB, capability: rep.ComputeCapability, driver: rep.Driver, maxCUDA: rep.MaxCUDA,
 			nvlink: len(rep.NVLinks) > 0, pcieGen: rep.PCIeGen, pcieWidth: rep.PCIeWidth,
 			units: units, cpuMillis: c.CPUMillis, memoryMiB: c.MemoryMiB, rate: t.gpu(facts.Name), facts: facts,
+			free: n, wait: int64(s.cfg.SpotNotice / time.Second),
 		}
 		if !known {
 			g.facts = catalog.Model{Vendor: string(rep.Vendor)}
 		}
 		for i := max(1, r.Listing.MinGPUs); i <= n; i++ {
 			g.offer(i, picture.CPUMillis, picture.MemoryMiB)
+		}
+		for i := max(1, r.Listing.MinGPUs, n+1); i <= n+more; i++ {
+			g.offer(i, after.CPUMillis, after.MemoryMiB)
 		}
 		if len(g.counts) > 0 {
 			e.groups = append(e.groups, g)
@@ -214,6 +234,14 @@ func (g *group) offer(n int, freeCPU, freeMemory int64) {
 		return
 	}
 	g.counts = append(g.counts, n)
+}
+
+// waitFor is how many seconds a renter waits for so many units.
+func (g *group) waitFor(n int) int64 {
+	if n <= g.free {
+		return 0
+	}
+	return g.wait
 }
 
 func (g *group) share(total int64, n int) int64 { return total * int64(n) / int64(g.units) }
@@ -250,6 +278,7 @@ func (s *Service) offer(e *entry, g *group, count int, diskGiB, monthSeconds int
 			Granularity: d.Granularity, MinimumSeconds: d.MinimumSeconds, CommissionBasisPoints: d.CommissionBasisPoints,
 		},
 	}
+	o.AvailableAfterSeconds = g.waitFor(count)
 	if g.model != "" {
 		o.GPUModel, o.GPUCount, o.GPUVendor, o.GPUArchitecture = g.model, count, g.facts.Vendor, g.facts.Architecture
 		o.VRAMMiB, o.ComputeCapability, o.Driver, o.MaxCUDA = g.vramMiB, g.capability, g.driver, g.maxCUDA

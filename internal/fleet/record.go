@@ -37,6 +37,11 @@ type record struct {
 	GPUs []gpu
 	// Held by leases: CPU and memory by those that may run, disk by all.
 	CPUMillis, MemoryMiB, DiskMiB int64
+	// Spot are the leases of the spot market that have GPUs, with their shares, and
+	// Leaving those of them that must leave for a lease on demand, whose shares are
+	// not counted above any more.
+	Spot    map[string]spotShare
+	Leaving map[string]bool
 }
 
 // gpu is one device of a host, in the order of its index there.
@@ -50,6 +55,7 @@ type gpu struct {
 	FencedAt    time.Time
 	ClearedXids []int // that an active probe has found to be over
 	LeaseID     string
+	ClaimedBy   string // a lease that waits until LeaseID has left it; empty: none
 }
 
 // tested is what the last self-test covered.
@@ -151,7 +157,7 @@ func readGPUs(ctx context.Context, tx *store.Tx, where string, args []any, byID 
 	if err != nil {
 		return err
 	}
-	return each(rows, func() error {
+	err = each(rows, func() error {
 		var hostID string
 		var cpu, memory, disk int64
 		if err := rows.Scan(&hostID, &cpu, &memory, &disk); err != nil {
@@ -162,6 +168,10 @@ func readGPUs(ctx context.Context, tx *store.Tx, where string, args []any, byID 
 		}
 		return nil
 	})
+	if err != nil {
+		return err
+	}
+	return readClaims(ctx, tx, where, args, byID)
 }
 
 func each(rows *sql.Rows, scan func() error) error {
@@ -229,7 +239,7 @@ func (r *record) snapshot() placement.Host {
 	for _, g := range r.GPUs {
 		h.GPUs = append(h.GPUs, placement.GPU{
 			UUID: g.UUID, Index: g.Position, Model: g.Model, NUMA: numa[g.UUID], Links: links[g.UUID],
-			Free: g.LeaseID == "" && r.fit(g),
+			Free: g.LeaseID == "" && g.ClaimedBy == "" && r.fit(g),
 		})
 	}
 	return h

@@ -23,13 +23,19 @@ type Reservation struct {
 	// Ports are container ports that shall have a port of the host's own
 	// address; only on hosts that have such ports.
 	Ports []int
+	// Spot says that it is of the spot market: a lease that is not may be promised
+	// its GPUs.
+	Spot bool
 }
 
 // Allocation is what a reservation got.
 type Allocation struct {
-	HostID      string
-	ProviderID  string // account
-	GPUs        []string
+	HostID     string
+	ProviderID string   // account
+	GPUs       []string // those that it waits for among them
+	// Waits says that leases of the spot market have GPUs of it still, which leave:
+	// SettleClaim says when they have.
+	Waits       bool
 	CPUMillis   int64
 	MemoryMiB   int64
 	DiskMiB     int64
@@ -68,12 +74,16 @@ func (s *Service) Reserve(ctx context.Context, tx *store.Tx, r Reservation) (All
 		return Allocation{}, err
 	}
 	want := placement.Request{Model: r.GPUModel, Count: r.GPUCount, CPUMillis: r.CPUMillis, MemoryMiB: r.MemoryMiB, DiskMiB: r.DiskGiB * 1024}
-	if err := s.take(ctx, tx, host, r.LeaseID, want, "offer_taken"); err != nil {
+	err = s.take(ctx, tx, host, r.LeaseID, want, "offer_taken")
+	if f, ok := fault.As(err); ok && f.Code == "offer_taken" && !r.Spot && r.GPUCount > 0 {
+		err = s.claim(ctx, tx, host, r.LeaseID, want)
+	}
+	if err != nil {
 		return Allocation{}, err
 	}
 	now := store.Micros(s.clock())
-	_, err = tx.Exec(ctx, `INSERT INTO fleet_reservations (lease_id, host_id, gpu_model, gpu_count, cpu_millis, memory_mib, disk_mib, compute, created_at)
-		VALUES (?, ?, ?, ?, ?, ?, ?, 1, ?)`, r.LeaseID, r.HostID, r.GPUModel, r.GPUCount, r.CPUMillis, r.MemoryMiB, r.DiskGiB*1024, now)
+	_, err = tx.Exec(ctx, `INSERT INTO fleet_reservations (lease_id, host_id, gpu_model, gpu_count, cpu_millis, memory_mib, disk_mib, compute, created_at, spot)
+		VALUES (?, ?, ?, ?, ?, ?, ?, 1, ?, ?)`, r.LeaseID, r.HostID, r.GPUModel, r.GPUCount, r.CPUMillis, r.MemoryMiB, r.DiskGiB*1024, now, bit(r.Spot))
 	if err != nil {
 		return Allocation{}, fmt.Errorf("reserve: %w", err)
 	}
@@ -157,19 +167,9 @@ func (s *Service) take(ctx context.Context, tx *store.Tx, host *record, leaseID 
 	if err != nil {
 		return fault.New(fault.Conflict, code, "this does not fit on the host any more: %w", err)
 	}
-	now := store.Micros(s.clock())
 	for _, uuid := range choice.GPUs {
-		n, err := tx.Exec(ctx, `INSERT INTO fleet_allocations (gpu_uuid, host_id, lease_id, created_at) VALUES (?, ?, ?, ?) ON CONFLICT (gpu_uuid) DO NOTHING`,
-			uuid, host.ID, leaseID, now)
-		if err != nil {
-			return fmt.Errorf("reserve: %w", err)
-		}
-		if n == 0 {
-			return fault.New(fault.Conflict, code, "a GPU of this offer was taken a moment ago; search again")
-		}
-		if _, err := tx.Exec(ctx, `INSERT INTO fleet_rented (lease_id, gpu_uuid, from_at, host_id, account_id, simulated) VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`,
-			leaseID, uuid, now, host.ID, host.AccountID, bit(host.Simulated)); err != nil {
-			return fmt.Errorf("reserve: %w", err)
+		if err := s.allot(ctx, tx, host, leaseID, uuid, code); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -228,14 +228,17 @@ func (s *Service) allocation(ctx context.Context, tx *store.Tx, host *record, r 
 	a := Allocation{
 		HostID: host.ID, ProviderID: host.AccountID, CPUMillis: r.CPUMillis, MemoryMiB: r.MemoryMiB, DiskMiB: r.diskMiB, Simulated: host.Simulated,
 	}
-	rows, err := tx.Query(ctx, `SELECT a.gpu_uuid FROM fleet_allocations a JOIN fleet_gpus g ON g.uuid = a.gpu_uuid WHERE a.lease_id = ? ORDER BY g.position, g.uuid`, r.LeaseID)
+	rows, err := tx.Query(ctx, `SELECT h.gpu_uuid, h.waits FROM
+		(SELECT gpu_uuid, 0 AS waits FROM fleet_allocations WHERE lease_id = ? UNION ALL SELECT gpu_uuid, 1 AS waits FROM fleet_claims WHERE lease_id = ?) h
+		JOIN fleet_gpus g ON g.uuid = h.gpu_uuid ORDER BY g.position, g.uuid`, r.LeaseID, r.LeaseID)
 	if err != nil {
 		return Allocation{}, fmt.Errorf("read allocation: %w", err)
 	}
 	err = each(rows, func() error {
 		var uuid string
-		err := rows.Scan(&uuid)
-		a.GPUs = append(a.GPUs, uuid)
+		var waits int64
+		err := rows.Scan(&uuid, &waits)
+		a.GPUs, a.Waits = append(a.GPUs, uuid), a.Waits || waits == 1
 		return err
 	})
 	if err != nil {
@@ -320,7 +323,7 @@ func (s *Service) ReleaseAll(ctx context.Context, tx *store.Tx, leaseID string) 
 	if err := s.endRental(ctx, tx, leaseID); err != nil {
 		return err
 	}
-	for _, table := range []string{"fleet_allocations", "fleet_ports", "fleet_reservations"} {
+	for _, table := range []string{"fleet_allocations", "fleet_claims", "fleet_ports", "fleet_reservations"} {
 		if _, err := tx.Exec(ctx, `DELETE FROM `+table+` WHERE lease_id = ?`, leaseID); err != nil {
 			return fmt.Errorf("release: %w", err)
 		}

@@ -567,6 +567,8 @@ func (x *scan) number(f *field) func(int32) int64 {
 		return func(i int32) int64 { return int64(s.rowCount[i] * s.share[s.rowGroup[i]].gpus) }
 	case "total_vram_gb":
 		return func(i int32) int64 { return int64(s.rowCount[i]) * int64(s.share[s.rowGroup[i]].vramGB) }
+	case "available_after_seconds":
+		return func(i int32) int64 { return s.groups[s.rowGroup[i]].waitFor(int(s.rowCount[i])) }
 	case "cpus":
 		return func(i int32) int64 { return int64(s.rowCPU[i]) }
 	case "memory_gib":

@@ -13,6 +13,7 @@ import (
 	"suanli.dev/internal/account"
 	"suanli.dev/internal/catalog"
 	"suanli.dev/internal/money"
+	"suanli.dev/internal/pricing/auction"
 	"suanli.dev/internal/protocol"
 	"suanli.dev/internal/store"
 )
@@ -52,6 +53,13 @@ type Config struct {
 	OnSilent func(ctx context.Context, hostID string, lastSeen time.Time) error
 	// OnGPUFault is told when a GPU that a lease has is lost or fenced.
 	OnGPUFault func(ctx context.Context, f GPUFault)
+	// SpotHolds returns what the leases of the spot market on a host pay, by lease;
+	// those that leave already may be left out. It decides which of them a lease on
+	// demand takes GPUs from.
+	SpotHolds func(ctx context.Context, tx *store.Tx, hostID string) (map[string]SpotHold, error)
+	// SpotNotice is how long before they leave they are told so; 0: two minutes.
+	SpotNotice time.Duration
+
 	// OnGatewayRemoved is told that a gateway elsewhere is no longer welcome.
 	OnGatewayRemoved func(gatewayID string)
 	// Audit records a write within its transaction.
@@ -123,6 +131,9 @@ func New(cfg Config) (*Service, error) {
 	}
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	if cfg.SpotNotice == 0 {
+		cfg.SpotNotice = auction.Standard().Notice
 	}
 	if cfg.HeartbeatSeconds == 0 {
 		cfg.HeartbeatSeconds = 10

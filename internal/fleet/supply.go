@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -71,6 +72,9 @@ type Supply struct {
 	// Free are its GPUs that could be rented now, Leases those that leases have.
 	Free   int
 	Leases map[string]int
+	// Claimed are those of Leases that are promised to a lease on demand as soon as
+	// the lease that has them has left.
+	Claimed map[string]int
 }
 
 // Markets lists the markets that have GPUs, in order.
@@ -124,11 +128,11 @@ func (s *Service) Supply(ctx context.Context, tx *store.Tx, k MarketKey) ([]Supp
 		state, _ := s.state(h)
 		records[id] = r
 		out = append(out, Supply{HostID: id, Open: state == StateListed || state == StateDegraded, MinGPUs: max(1, r.Listing.MinGPUs),
-			PerGPUHour: s.terms(r.Listing).gpu(k.Model), Floor: r.Listing.floorRule(k.Model), Leases: map[string]int{}})
+			PerGPUHour: s.terms(r.Listing).gpu(k.Model), Floor: r.Listing.floorRule(k.Model), Leases: map[string]int{}, Claimed: map[string]int{}})
 	}
 	s.mu.RUnlock()
 	slices.SortFunc(out, func(a, b Supply) int { return strings.Compare(a.HostID, b.HostID) })
-	holder := map[string]string{} // GPU → lease
+	holder, claimed := map[string]string{}, map[string]string{} // GPU → lease
 	for part := range slices.Chunk(out, 500) {
 		ids := make([]any, len(part))
 		for i, h := range part {
@@ -147,13 +151,23 @@ func (s *Service) Supply(ctx context.Context, tx *store.Tx, k MarketKey) ([]Supp
 		if err != nil {
 			return nil, fmt.Errorf("supply: %w", err)
 		}
+		promised, err := claims(ctx, tx, ids)
+		if err != nil {
+			return nil, fmt.Errorf("supply: %w", err)
+		}
+		maps.Copy(claimed, promised)
 	}
 	for i := range out {
 		h := &out[i]
 		for _, g := range devices[h.HostID] {
-			switch lease := holder[g.UUID]; {
+			switch lease, waits := holder[g.UUID], claimed[g.UUID]; {
 			case lease != "":
 				h.Leases[lease]++
+				if waits != "" {
+					h.Claimed[lease]++
+				}
+			case waits != "":
+				h.Leases[waits]++ // which is about to get it
 			case h.Open && records[h.HostID].fit(g):
 				h.Free++
 			}

@@ -44,6 +44,12 @@ const (
 
 	Maintenance Kind = "mw"
 	Payout      Kind = "po"
+	Payment     Kind = "pm"
+	Repayment   Kind = "rf" // of a payment: a refund
+
+	Notification Kind = "nt"
+	Webhook      Kind = "wh"
+	Delivery     Kind = "wd"
 )
 
 var encoding = base32.NewEncoding("0123456789abcdefghjkmnpqrstvwxyz").WithPadding(base32.NoPadding)
@@ -68,7 +74,7 @@ func Check(k Kind, s string) error {
 }
 
 // kinds are all kinds; see Resembles.
-var kinds = []Kind{Account, User, Key, Session, SSHKey, Host, Gateway, Token, Listing, Quote, Lease, Usage, Charge, Transfer, Invoice, Request, Event, Audit, Bid, Maintenance, Payout}
+var kinds = []Kind{Account, User, Key, Session, SSHKey, Host, Gateway, Token, Listing, Quote, Lease, Usage, Charge, Transfer, Invoice, Request, Event, Audit, Bid, Maintenance, Payout, Notification, Webhook, Delivery, Payment, Repayment}
 
 // resembling is how much of an identifier people show or compare: a prefix of one
 // that is as long is taken for it.

@@ -164,12 +164,16 @@ func (s *Service) take(ctx context.Context, tx *store.Tx, p account.Principal, q
 		}
 		a, err := s.Capacity.Reserve(ctx, tx, fleet.Reservation{
 			LeaseID: l.ID, HostID: q.Offer.HostID, GPUModel: q.Offer.GPUModel, GPUCount: q.Offer.GPUCount,
-			CPUMillis: q.Offer.CPUMillis, MemoryMiB: q.Offer.MemoryMiB, DiskGiB: q.Request.DiskGiB, Ports: direct,
+			CPUMillis: q.Offer.CPUMillis, MemoryMiB: q.Offer.MemoryMiB, DiskGiB: q.Request.DiskGiB, Ports: direct, Spot: c.bidID != "",
 		})
 		if err != nil {
 			return err
 		}
 		l.GPUs, l.ProviderID, l.Simulated, l.Bundle.DirectPorts = a.GPUs, a.ProviderID, a.Simulated, a.DirectPorts
+		if a.Waits {
+			l.WaitsUntil = now.Add(s.WaitNotice)
+			l.Code, l.Message = "waiting", "waits, free of charge, until leases of the spot market have left its GPUs"
+		}
 		if err := s.Money.BeginLease(ctx, tx, billing.Terms{LeaseID: l.ID, AccountID: l.AccountID, ProviderID: l.ProviderID, Quote: l.Price, Simulated: l.Simulated, SpendingCap: l.SpendingCap, OnLapse: q.Request.OnLapse}); err != nil {
 			return err
 		}
@@ -187,7 +191,7 @@ func (s *Service) take(ctx context.Context, tx *store.Tx, p account.Principal, q
 		if _, err := tx.Exec(ctx, `UPDATE quote SET lease_id=? WHERE id=? AND lease_id=''`, l.ID, q.ID); err != nil {
 			return err
 		}
-		change = Change{ID: ident.New(ident.Event), LeaseID: l.ID, AccountID: l.AccountID, At: now, Event: "accept", To: Accepted}
+		change = Change{ID: ident.New(ident.Event), LeaseID: l.ID, AccountID: l.AccountID, At: now, Event: "accept", To: Accepted, Code: l.Code, Message: l.Message}
 		if err := insertChange(ctx, tx, change); err != nil {
 			return err
 		}

@@ -42,8 +42,10 @@ type Lease struct {
 	Idle        IdleStop     // zero: never
 	SpendingCap money.Amount // zero: none
 
-	BidID       string    // of the bid that pays for it; empty: not on the spot market
-	InterruptAt time.Time // when the spot market takes its place away; zero: no notice
+	BidID           string    // of the bid that pays for it; empty: not on the spot market
+	WaitsUntil      time.Time // when the GPUs that it waits for are free, as far as is known; zero: it has them
+	InterruptReason string    // of the notice, a code such as "outbid"
+	InterruptAt     time.Time // when the spot market takes its place away; zero: no notice
 
 	CreatedAt    time.Time
 	ChangedAt    time.Time // of the state

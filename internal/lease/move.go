@@ -98,10 +98,13 @@ func (s *Service) apply(ctx context.Context, tx *store.Tx, leaseID string, m *mo
 		return err
 	}
 	change.Code, change.Message = l.Code, l.Message
-	if st.event == Notice || st.event == Reprieve {
+	if st.event == Notice || st.event == Reprieve || st.event == ClaimMet {
 		change.Code, change.Message = st.code, st.message // it is news, and changes nothing
 	}
 	if err := insertChange(ctx, tx, change); err != nil {
+		return err
+	}
+	if err := s.tell(ctx, tx, l, st, change); err != nil {
 		return err
 	}
 	m.l, m.change = l, change
@@ -115,7 +118,7 @@ func (s *Service) apply(ctx context.Context, tx *store.Tx, leaseID string, m *mo
 func (s *Service) moved(ctx context.Context, m *moving) {
 	l := m.l
 	s.track(l)
-	if m.event == RequestStart || l.State == Stopped || l.State == Interrupted || l.Cleaned {
+	if m.event == RequestStart || m.event == ClaimMet || l.State == Stopped || l.State == Interrupted || l.Cleaned {
 		// Only these took or gave back capacity; see effects.
 		s.Capacity.Refresh(ctx, l.HostID)
 	}
@@ -182,10 +185,15 @@ func (s *Service) effects(ctx context.Context, tx *store.Tx, l *Lease, from Stat
 		if !st.since.IsZero() {
 			l.RunningSince = st.since
 		}
+	case ClaimMet:
+		if err := s.takeClaim(ctx, tx, l); err != nil {
+			return err
+		}
+		l.Code, l.Message = "", ""
 	case Notice:
-		l.InterruptAt = st.interruptAt
+		l.InterruptAt, l.InterruptReason = st.interruptAt, st.code
 	case Reprieve:
-		l.InterruptAt = time.Time{}
+		l.InterruptAt, l.InterruptReason = time.Time{}, ""
 	case RequestStop, RequestEnd, Outbid:
 		l.Generation++
 		asked := now
@@ -222,8 +230,11 @@ func (s *Service) effects(ctx context.Context, tx *store.Tx, l *Lease, from Stat
 		l.GPUs = a.GPUs
 	}
 
+	if l.State != Accepted {
+		l.WaitsUntil = time.Time{}
+	}
 	if want(l.State) != protocol.WantRunning {
-		l.InterruptAt = time.Time{}
+		l.InterruptAt, l.InterruptReason = time.Time{}, ""
 	}
 	switch l.State {
 	case Stopped, Interrupted:

@@ -100,6 +100,9 @@ func want(s State) protocol.Want {
 // needsCommand reports whether the host must be told (again).
 func (t *tracked) needsCommand() bool {
 	l, st := t.lease, t.status
+	if l.waits() {
+		return false
+	}
 	switch l.State {
 	case Unreachable:
 		return false
@@ -207,7 +210,7 @@ const provisionPatience = 15 * time.Minute
 func (s *Service) reconcile(ctx context.Context, all bool) {
 	now := s.Clock()
 	due := map[string][]*tracked{}
-	var late, hopeless []*Lease
+	var late, hopeless, waiting []*Lease
 	look := func(t *tracked) {
 		l := t.lease
 		if !l.Deadline.IsZero() && now.After(l.Deadline) && (l.State == Running || l.State == Unreachable) {
@@ -215,6 +218,9 @@ func (s *Service) reconcile(ctx context.Context, all bool) {
 		}
 		if l.State == Provisioning && t.accepted == 0 && t.status == nil && now.Sub(t.since) > provisionPatience {
 			hopeless = append(hopeless, l)
+		}
+		if l.waits() {
+			waiting = append(waiting, l)
 		}
 		if t.needsCommand() && !now.Before(t.next) && !s.sending[l.HostID] {
 			due[l.HostID] = append(due[l.HostID], t)
@@ -247,6 +253,9 @@ func (s *Service) reconcile(ctx context.Context, all bool) {
 		if _, err := s.move(ctx, l.ID, step{event: ReportFailure, code: "host_unreachable", message: "the host did not answer for 15 minutes"}); err != nil {
 			s.Log.WarnContext(ctx, "give up provisioning", "lease", l.ID, "error", err)
 		}
+	}
+	for _, l := range waiting {
+		s.settleWaiting(ctx, l, now)
 	}
 	// One goroutine a host: a host that hangs keeps nobody but itself waiting.
 	for host, list := range due {

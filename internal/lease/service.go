@@ -33,6 +33,9 @@ type Capacity interface {
 	ReserveCompute(ctx context.Context, tx *store.Tx, leaseID string) (fleet.Allocation, error)
 	ReleaseCompute(ctx context.Context, tx *store.Tx, leaseID string) error
 	ReleaseAll(ctx context.Context, tx *store.Tx, leaseID string) error
+	// ClaimFree and SettleClaim are for a lease whose allocation waits.
+	ClaimFree(ctx context.Context, tx *store.Tx, leaseID string) (bool, error)
+	SettleClaim(ctx context.Context, tx *store.Tx, leaseID string) (bool, error)
 	Refresh(ctx context.Context, hostID string)
 }
 
@@ -93,8 +96,10 @@ type Config struct {
 	QuoteValid      time.Duration // how long a quote may be accepted; 15 min
 	Monthly         MonthlyTerms  // how months in advance are sold
 	Trial           TrialTerms    // what accounts may rent that have a trial only
+	WaitNotice      time.Duration // how long leases of the spot market take to make room; 2 min
 	DefaultIdle     IdleStop      // of leases whose renter and template say nothing
 	Log             *slog.Logger
+	News            News // tells renters what happened; nil: nobody does
 }
 
 // Service is the lease service.
@@ -128,6 +133,9 @@ func New(c Config) (*Service, error) {
 	}
 	if c.QuoteValid == 0 {
 		c.QuoteValid = 15 * time.Minute
+	}
+	if c.WaitNotice == 0 {
+		c.WaitNotice = 2 * time.Minute
 	}
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)

@@ -197,8 +197,11 @@ func (s *Service) spotStep(ctx context.Context, tx *store.Tx, leaseID string, st
 // SpotNotice tells a lease that its place is taken away at a moment, for a reason
 // such as "outbid".
 func (s *Service) SpotNotice(ctx context.Context, tx *store.Tx, leaseID, reason string, at time.Time) (func(context.Context), error) {
-	return s.spotStep(ctx, tx, leaseID, step{event: Notice, code: reason, interruptAt: at,
-		message: "is interrupted at " + at.UTC().Format(time.RFC3339) + ", unless its bid is raised or others leave before"})
+	message := ", unless its bid is raised or others leave before"
+	if reason == "on_demand" {
+		message = ", as a lease on demand needs its GPUs, unless that is given up before; a higher bid does not help"
+	}
+	return s.spotStep(ctx, tx, leaseID, step{event: Notice, code: reason, interruptAt: at, message: "is interrupted at " + at.UTC().Format(time.RFC3339) + message})
 }
 
 // SpotReprieve takes a notice back.

@@ -46,6 +46,7 @@ const (
 	AbandonHost        Event = "abandon_host"    // the operator gave the host up for good
 	HostFault          Event = "host_fault"      // it runs, without GPUs that it pays for, by its host's fault
 	HostFaultOver      Event = "host_fault_over" // it has them again by itself
+	ClaimMet           Event = "claim_met"       // the GPUs that it waited for have been left
 )
 
 // transitions is the whole state machine. The table in docs/leases.md is made
@@ -58,6 +59,8 @@ var transitions = map[State]map[Event]State{
 		// Nothing was ever sent to the host, so nothing can be left on it.
 		RequestEnd: Ended, AbandonHost: Failed, Outbid: Ended,
 		Notice: Accepted, Reprieve: Accepted,
+		// It is dispatched after that, and not before.
+		ClaimMet: Accepted,
 	},
 	Provisioning: {
 		ConfirmRunning: Running, ReportFailure: Failed, RequestEnd: Ending,
@@ -134,7 +137,7 @@ func (s State) HoldsCompute() bool {
 
 // TransitionTable returns the state machine as a Markdown table.
 func TransitionTable() string {
-	events := []Event{Dispatch, ConfirmRunning, ConfirmStopped, ConfirmInterrupted, ConfirmAbsent, ReportFailure, RequestStop,
+	events := []Event{ClaimMet, Dispatch, ConfirmRunning, ConfirmStopped, ConfirmInterrupted, ConfirmAbsent, ReportFailure, RequestStop,
 		RequestStart, RequestPlace, RequestRestart, RequestEnd, LoseHost, LoseInstance, Notice, Reprieve, Outbid, AbandonHost, HostFault, HostFaultOver}
 	out := "| state | event → next state |\n|---|---|\n"
 	for _, s := range States() {

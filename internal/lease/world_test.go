@@ -368,9 +368,10 @@ func (w *world) wantState(id string, s State) {
 }
 
 // free is the largest number of GPUs that one offer has.
+// free is how many GPUs the largest offer has that nobody waits for.
 func (w *world) free() int {
 	w.t.Helper()
-	offers, _, err := w.fleet.Search(w.ctx, fleet.Query{Expression: "count >= 1", Limit: 500})
+	offers, _, err := w.fleet.Search(w.ctx, fleet.Query{Expression: "available_after_seconds = 0", Limit: 500})
 	if err != nil {
 		w.t.Fatal(err)
 	}

@@ -14,6 +14,9 @@ import (
 // Flow returns what transfers of one code have moved into and out of the account
 // at path, of those that count before a moment.
 func (l *Ledger) Flow(ctx context.Context, tx *store.Tx, path string, currency money.Currency, code string, before time.Time) (in, out money.Amount, err error) {
+	if err := alone(tx); err != nil {
+		return 0, 0, err
+	}
 	for _, side := range []struct {
 		column string
 		sum    *money.Amount

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"iter"
 	"maps"
 	"slices"
 	"strings"
@@ -23,10 +24,11 @@ var migrations embed.FS
 
 // Paths of the accounts that every cloud has.
 const (
-	Deposits   = "platform/deposits"   // where prepaid money comes from; negative by all that was paid in
-	Commission = "platform/commission" // the platform's part of charges
-	Rounding   = "platform/rounding"   // what invoices' totals are more than their lines, to the minor unit
-	Promotions = "platform/promotions" // where grants come from, and what is lost of them goes back to
+	Deposits   = "platform/deposits"    // where prepaid money comes from; negative by all that was paid in
+	Commission = "platform/commission"  // the platform's part of charges
+	Rounding   = "platform/rounding"    // what invoices' totals are more than their lines, to the minor unit
+	Promotions = "platform/promotions"  // where grants come from, and what is lost of them goes back to
+	WrittenOff = "platform/written_off" // what invoices came to that nobody pays; negative by all that was given up
 )
 
 // Tax is what is collected for a jurisdiction and not paid to it.
@@ -79,10 +81,11 @@ func Key(at time.Time, parts ...string) string {
 	return fmt.Sprintf("%014x:%s", at.UnixMicro(), strings.Join(parts, ":"))
 }
 
-// Ledger posts transfers. It keeps nothing in memory.
+// Ledger posts transfers. It keeps nothing in memory but who waits for a commit.
 type Ledger struct {
 	db    *store.DB
 	clock func() time.Time
+	line  line
 }
 
 // New returns the ledger in db.
@@ -128,10 +131,16 @@ type account struct {
 // out if it is the same transfer, and a Conflict fault "idempotency_conflict" if
 // not. Guarded accounts are judged by where the whole batch leaves them: under
 // zero is a Payment fault "insufficient_balance".
+//
+// In a transaction of Update's, what it finds may turn out only when the whole group
+// is written; then the caller's function is called once more.
 func (l *Ledger) Post(ctx context.Context, tx *store.Tx, batch ...Transfer) error {
 	batch, err := distinct(batch)
 	if err != nil || len(batch) == 0 {
 		return err
+	}
+	if g := groupOf(tx); g != nil {
+		return g.post(batch)
 	}
 	accounts, err := l.lock(ctx, tx, batch)
 	if err != nil {
@@ -142,28 +151,38 @@ func (l *Ledger) Post(ctx context.Context, tx *store.Tx, batch ...Transfer) erro
 	if err != nil || len(batch) == 0 {
 		return err
 	}
-	touched := map[account]bool{}
+	touched, err := apply(accounts, batch)
+	if err != nil {
+		return err
+	}
+	if err := l.update(ctx, tx, accounts, touched); err != nil {
+		return err
+	}
+	return l.insert(ctx, tx, batch, l.clock())
+}
+
+// apply adds batch to the sums of its accounts, and returns which these are. After
+// an error the sums mean nothing.
+func apply(accounts map[account]*counters, batch []Transfer) (touched map[account]bool, err error) {
+	touched = map[account]bool{}
 	for _, t := range batch {
 		d, c := account{t.Debit, t.Currency}, account{t.Credit, t.Currency}
 		if accounts[d].debits, err = accounts[d].debits.Add(t.Amount); err != nil {
-			return fmt.Errorf("post to %s: %w", t.Debit, err)
+			return nil, fmt.Errorf("post to %s: %w", t.Debit, err)
 		}
 		if accounts[c].credits, err = accounts[c].credits.Add(t.Amount); err != nil {
-			return fmt.Errorf("post to %s: %w", t.Credit, err)
+			return nil, fmt.Errorf("post to %s: %w", t.Credit, err)
 		}
 		touched[d], touched[c] = true, true
 	}
 	for a := range touched {
 		n := accounts[a]
 		if n.guarded && n.credits < n.debits {
-			return fault.New(fault.Payment, "insufficient_balance",
+			return nil, fault.New(fault.Payment, "insufficient_balance",
 				"this needs %s %s more than %s has; add money to the account", (n.debits - n.credits).Display(), a.currency, a.path)
 		}
 	}
-	if err := l.update(ctx, tx, accounts, touched); err != nil {
-		return err
-	}
-	return l.insert(ctx, tx, batch)
+	return touched, nil
 }
 
 // distinct checks each transfer and drops repeats within the batch.
@@ -204,6 +223,10 @@ func conflict(t Transfer) error {
 // round trip for each, which is most of what a batch costs on PostgreSQL.
 const accountChunk = 200
 
+// postgresChunk bounds the rows in one statement on PostgreSQL, where they come as
+// arrays.
+const postgresChunk = 10_000
+
 // inOrder sorts accounts by path. All batches lock them in this order, so that two
 // cannot wait for each other.
 func inOrder(set map[account]bool) []account {
@@ -230,15 +253,8 @@ func (l *Ledger) lock(ctx context.Context, tx *store.Tx, batch []Transfer) (map[
 			missing = append(missing, a)
 		}
 	}
-	for _, a := range missing {
-		guarded := 0
-		if Guarded(a.path) {
-			guarded = 1
-		}
-		if _, err := tx.Exec(ctx, `INSERT INTO ledger_accounts (path, currency, debits, credits, guarded, version) VALUES (?, ?, 0, 0, ?, 0) ON CONFLICT DO NOTHING`,
-			a.path, string(a.currency), guarded); err != nil {
-			return nil, fmt.Errorf("open %s: %w", a.path, err)
-		}
+	if err := l.open(ctx, tx, missing); err != nil {
+		return nil, err
 	}
 	if err := l.read(ctx, tx, missing, set); err != nil {
 		return nil, err
@@ -251,10 +267,62 @@ func (l *Ledger) lock(ctx context.Context, tx *store.Tx, batch []Transfer) (map[
 	return set, nil
 }
 
+// flag is how a yes or no is stored.
+func flag(yes bool) int64 {
+	if yes {
+		return 1
+	}
+	return 0
+}
+
+// open makes accounts, which are in order, unless another has just made them.
+func (l *Ledger) open(ctx context.Context, tx *store.Tx, order []account) error {
+	if len(order) == 0 {
+		return nil
+	}
+	if l.db.Postgres() {
+		c := columnsOf(order, nil)
+		if _, err := tx.Exec(ctx, `INSERT INTO ledger_accounts (path, currency, debits, credits, guarded, version)
+			SELECT path, currency, 0, 0, guarded, 0 FROM unnest(?::text[], ?::text[], ?::bigint[]) AS a (path, currency, guarded) ON CONFLICT DO NOTHING`,
+			c.paths, c.currencies, c.guarded); err != nil {
+			return fmt.Errorf("open %s and %d more: %w", order[0].path, len(order)-1, err)
+		}
+		return nil
+	}
+	for _, a := range order {
+		if _, err := tx.Exec(ctx, `INSERT INTO ledger_accounts (path, currency, debits, credits, guarded, version) VALUES (?, ?, 0, 0, ?, 0) ON CONFLICT DO NOTHING`,
+			a.path, string(a.currency), flag(Guarded(a.path))); err != nil {
+			return fmt.Errorf("open %s: %w", a.path, err)
+		}
+	}
+	return nil
+}
+
+// columns are accounts' rows as arrays: on PostgreSQL a statement over arrays has
+// the same text, and so the same plan, whatever their length.
+type columns struct {
+	paths, currencies        []string
+	debits, credits, guarded []int64
+}
+
+// columnsOf takes the sums of accounts from set; nil: there are none yet.
+func columnsOf(order []account, set map[account]*counters) columns {
+	var c columns
+	for _, a := range order {
+		n := counters{guarded: Guarded(a.path)}
+		if set != nil {
+			n = *set[a]
+		}
+		c.paths, c.currencies = append(c.paths, a.path), append(c.currencies, string(a.currency))
+		c.debits, c.credits, c.guarded = append(c.debits, int64(n.debits)), append(c.credits, int64(n.credits)), append(c.guarded, flag(n.guarded))
+	}
+	return c
+}
+
 // read locks those of the accounts that there are, which are in order, and adds
 // them to set.
 func (l *Ledger) read(ctx context.Context, tx *store.Tx, order []account, set map[account]*counters) error {
-	for part := range slices.Chunk(order, accountChunk) {
+	for part := range l.chunks(order) {
 		args := make([]any, len(part))
 		wanted := make(map[account]bool, len(part))
 		for i, a := range part {
@@ -262,10 +330,13 @@ func (l *Ledger) read(ctx context.Context, tx *store.Tx, order []account, set ma
 		}
 		query := `SELECT path, currency, debits, credits, guarded FROM ledger_accounts WHERE path IN (?` + strings.Repeat(", ?", len(part)-1) + `)`
 		if l.db.Postgres() {
-			// The order of bytes, which is ours, whatever language the database has.
-			query += ` ORDER BY path COLLATE "C", currency COLLATE "C"`
+			// One after the other by the index, in our order, and never by a plan that
+			// was made when the table was small.
+			query = `SELECT a.path, a.currency, a.debits, a.credits, a.guarded FROM unnest(?::text[]) AS k (path)
+				CROSS JOIN LATERAL (SELECT path, currency, debits, credits, guarded FROM ledger_accounts WHERE path = k.path ORDER BY currency COLLATE "C" OFFSET 0` + tx.ForUpdate() + `) AS a`
+			args = []any{slices.Compact(columnsOf(part, nil).paths)}
 		}
-		rows, err := tx.Query(ctx, query+tx.ForUpdate(), args...)
+		rows, err := tx.Query(ctx, query, args...)
 		if err != nil {
 			return fmt.Errorf("lock accounts: %w", err)
 		}
@@ -290,47 +361,46 @@ func (l *Ledger) read(ctx context.Context, tx *store.Tx, order []account, set ma
 
 // update writes the sums of accounts that are locked.
 func (l *Ledger) update(ctx context.Context, tx *store.Tx, accounts map[account]*counters, touched map[account]bool) error {
+	// All of them are there, so this never inserts: it is the way to update many rows
+	// at once that both engines have, and goes by the index whatever they know of
+	// the table.
+	const onConflict = ` ON CONFLICT (path, currency) DO UPDATE SET debits = excluded.debits, credits = excluded.credits, version = ledger_accounts.version + 1`
 	const row = "(?, ?, ?, ?, ?, 0)"
-	for part := range slices.Chunk(inOrder(touched), accountChunk) {
-		args := make([]any, 0, 5*len(part))
-		for _, a := range part {
-			n := accounts[a]
-			guarded := 0
-			if n.guarded {
-				guarded = 1
+	for part := range l.chunks(inOrder(touched)) {
+		var query string
+		var args []any
+		c := columnsOf(part, accounts)
+		if l.db.Postgres() {
+			query = `INSERT INTO ledger_accounts (path, currency, debits, credits, guarded, version)
+				SELECT path, currency, debits, credits, guarded, 0 FROM unnest(?::text[], ?::text[], ?::bigint[], ?::bigint[], ?::bigint[]) AS n (path, currency, debits, credits, guarded)` + onConflict
+			args = []any{c.paths, c.currencies, c.debits, c.credits, c.guarded}
+		} else {
+			query = `INSERT INTO ledger_accounts (path, currency, debits, credits, guarded, version) VALUES ` + row + strings.Repeat(", "+row, len(part)-1) +
+				onConflict
+			for i := range part {
+				args = append(args, c.paths[i], c.currencies[i], c.debits[i], c.credits[i], c.guarded[i])
 			}
-			args = append(args, a.path, string(a.currency), int64(n.debits), int64(n.credits), guarded)
 		}
-		// All of them are there, so this never inserts: it is the way to update many
-		// rows at once that both engines have.
-		if _, err := tx.Exec(ctx, `INSERT INTO ledger_accounts (path, currency, debits, credits, guarded, version) VALUES `+row+strings.Repeat(", "+row, len(part)-1)+
-			` ON CONFLICT (path, currency) DO UPDATE SET debits = excluded.debits, credits = excluded.credits, version = ledger_accounts.version + 1`, args...); err != nil {
+		if _, err := tx.Exec(ctx, query, args...); err != nil {
 			return fmt.Errorf("post to %s and %d more: %w", part[0].path, len(part)-1, err)
 		}
 	}
 	return nil
 }
 
+// chunks cuts accounts into what one statement takes.
+func (l *Ledger) chunks(order []account) iter.Seq[[]account] {
+	if l.db.Postgres() {
+		return slices.Chunk(order, postgresChunk)
+	}
+	return slices.Chunk(order, accountChunk)
+}
+
 // unposted returns the transfers of batch whose keys are new.
 func (l *Ledger) unposted(ctx context.Context, tx *store.Tx, batch []Transfer) ([]Transfer, error) {
-	const chunk = 500 // SQLite takes 32,766 parameters, and a statement is parsed each time
-	known := map[string]Transfer{}
-	for part := range slices.Chunk(batch, chunk) {
-		args := make([]any, len(part))
-		for i, t := range part {
-			args[i] = t.Key
-		}
-		rows, err := tx.Query(ctx, selectTransfer+` WHERE idempotency IN (?`+strings.Repeat(", ?", len(part)-1)+`)`, args...)
-		if err != nil {
-			return nil, fmt.Errorf("post: look up keys: %w", err)
-		}
-		found, err := scan(rows)
-		if err != nil {
-			return nil, fmt.Errorf("post: look up keys: %w", err)
-		}
-		for _, t := range found {
-			known[t.Key] = t
-		}
+	known, err := l.posted(ctx, tx, batch)
+	if err != nil {
+		return nil, err
 	}
 	out := batch[:0]
 	for _, t := range batch {
@@ -345,11 +415,48 @@ func (l *Ledger) unposted(ctx context.Context, tx *store.Tx, batch []Transfer) (
 	return out, nil
 }
 
-func (l *Ledger) insert(ctx context.Context, tx *store.Tx, batch []Transfer) error {
+// posted returns what was posted with the keys of batch, by key.
+func (l *Ledger) posted(ctx context.Context, tx *store.Tx, batch []Transfer) (map[string]Transfer, error) {
+	chunk := 500 // SQLite takes 32,766 parameters, and a statement is parsed each time
+	if l.db.Postgres() {
+		chunk = postgresChunk
+	}
+	known := map[string]Transfer{}
+	for part := range slices.Chunk(batch, chunk) {
+		keys, args := make([]string, len(part)), make([]any, len(part))
+		for i, t := range part {
+			keys[i], args[i] = t.Key, t.Key
+		}
+		query := selectTransfer + ` WHERE idempotency IN (?` + strings.Repeat(", ?", len(part)-1) + `)`
+		if l.db.Postgres() {
+			query, args = `SELECT t.* FROM unnest(?::text[]) AS k (key) CROSS JOIN LATERAL (`+selectTransfer+` WHERE idempotency = k.key OFFSET 0) AS t`, []any{keys}
+		}
+		rows, err := tx.Query(ctx, query, args...)
+		if err != nil {
+			return nil, fmt.Errorf("post: look up keys: %w", err)
+		}
+		found, err := scan(rows)
+		if err != nil {
+			return nil, fmt.Errorf("post: look up keys: %w", err)
+		}
+		for _, t := range found {
+			known[t.Key] = t
+		}
+	}
+	return known, nil
+}
+
+func (l *Ledger) insert(ctx context.Context, tx *store.Tx, batch []Transfer, at time.Time) error {
 	const row = "(?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
-	now := store.Micros(l.clock())
-	for part := range slices.Chunk(batch, 200) {
-		args := make([]any, 0, 10*len(part))
+	const into = `INSERT INTO ledger_transfers (id, idempotency, debit, credit, amount, currency, code, reference, effective_at, posted_at) `
+	now := store.Micros(at)
+	chunk := 200
+	if l.db.Postgres() {
+		chunk = postgresChunk
+	}
+	for part := range slices.Chunk(batch, chunk) {
+		var texts [7][]string
+		var amounts, effectives []int64
 		for _, t := range part {
 			if t.ID == "" {
 				t.ID = ident.New(ident.Transfer)
@@ -358,10 +465,28 @@ func (l *Ledger) insert(ctx context.Context, tx *store.Tx, batch []Transfer) err
 			if effective == 0 {
 				effective = now
 			}
-			args = append(args, t.ID, t.Key, t.Debit, t.Credit, int64(t.Amount), string(t.Currency), t.Code, t.Reference, effective, now)
+			for i, text := range [...]string{t.ID, t.Key, t.Debit, t.Credit, string(t.Currency), t.Code, t.Reference} {
+				texts[i] = append(texts[i], text)
+			}
+			amounts, effectives = append(amounts, int64(t.Amount)), append(effectives, effective)
 		}
-		_, err := tx.Exec(ctx, `INSERT INTO ledger_transfers (id, idempotency, debit, credit, amount, currency, code, reference, effective_at, posted_at) VALUES `+
-			row+strings.Repeat(", "+row, len(part)-1), args...)
+		query := into + `VALUES ` + row + strings.Repeat(", "+row, len(part)-1)
+		var args []any
+		if l.db.Postgres() {
+			query = into + `SELECT id, idempotency, debit, credit, amount, currency, code, reference, effective_at, ?::bigint
+				FROM unnest(?::text[], ?::text[], ?::text[], ?::text[], ?::text[], ?::text[], ?::text[], ?::bigint[], ?::bigint[])
+				AS t (id, idempotency, debit, credit, currency, code, reference, amount, effective_at)`
+			args = append(args, now)
+			for _, column := range texts {
+				args = append(args, column)
+			}
+			args = append(args, amounts, effectives)
+		} else {
+			for i := range part {
+				args = append(args, texts[0][i], texts[1][i], texts[2][i], texts[3][i], amounts[i], texts[4][i], texts[5][i], texts[6][i], effectives[i], now)
+			}
+		}
+		_, err := tx.Exec(ctx, query, args...)
 		if store.IsUnique(err) {
 			// Another replica used a key between other accounts at this moment.
 			return conflict(part[0])
@@ -381,6 +506,9 @@ func (l *Ledger) Balance(ctx context.Context, tx *store.Tx, path string, currenc
 	err := tx.QueryRow(ctx, `SELECT debits, credits FROM ledger_accounts WHERE path = ? AND currency = ?`, path, string(currency)).Scan(&debits, &credits)
 	if err != nil && !errors.Is(err, store.ErrNoRows) {
 		return 0, fmt.Errorf("balance of %s: %w", path, err)
+	}
+	if g := groupOf(tx); g != nil {
+		return g.balance(account{path, currency}, debits, credits)
 	}
 	return credits - debits, nil
 }
@@ -411,6 +539,11 @@ func scan(r rows) ([]Transfer, error) {
 
 // Find returns the transfer that was posted with a key, or store.ErrNoRows.
 func (l *Ledger) Find(ctx context.Context, tx *store.Tx, key string) (Transfer, error) {
+	if g := groupOf(tx); g != nil {
+		if t, ok, err := g.find(key); ok || err != nil {
+			return t, err
+		}
+	}
 	r, err := tx.Query(ctx, selectTransfer+` WHERE idempotency = ?`, key)
 	if err != nil {
 		return Transfer{}, fmt.Errorf("find transfer: %w", err)
@@ -430,6 +563,9 @@ func (l *Ledger) Find(ctx context.Context, tx *store.Tx, key string) (Transfer, 
 func (l *Ledger) Transfers(ctx context.Context, tx *store.Tx, before string, limit int, paths ...string) ([]Transfer, error) {
 	if len(paths) == 0 {
 		return nil, nil
+	}
+	if err := alone(tx); err != nil {
+		return nil, err
 	}
 	if before == "" {
 		before = "~" // sorts after every identifier

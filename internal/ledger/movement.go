@@ -29,6 +29,9 @@ type Statement struct {
 // another, by the time of posting: that of a time that is over never changes.
 func (l *Ledger) Statement(ctx context.Context, tx *store.Tx, path string, currency money.Currency, from, until time.Time) (Statement, error) {
 	var out Statement
+	if err := alone(tx); err != nil {
+		return out, err
+	}
 	var in, gone int64
 	err := tx.QueryRow(ctx, `SELECT CAST(COALESCE(SUM(CASE WHEN credit = ? THEN amount ELSE 0 END), 0) AS BIGINT), CAST(COALESCE(SUM(CASE WHEN debit = ? THEN amount ELSE 0 END), 0) AS BIGINT)
 		FROM ledger_transfers WHERE (debit = ? OR credit = ?) AND currency = ? AND posted_at < ?`, path, path, path, path, string(currency), store.Micros(from)).Scan(&in, &gone)

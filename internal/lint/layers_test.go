@@ -42,6 +42,7 @@ var layers = map[string]rule{
 	"internal/fault":           {layer: core, only: nothing},
 	"internal/ratelimit":       {layer: core, only: nothing},
 	"internal/intake":          {layer: core, only: nothing},
+	"internal/reach":           {layer: core, only: nothing},
 	"internal/catalog":         {layer: core, only: nothing},
 	"internal/protocol":        {layer: core, only: nothing},
 	"internal/placement":       {layer: core, only: nothing},
@@ -61,6 +62,8 @@ var layers = map[string]rule{
 	"internal/billing": {layer: service, never: []string{"internal/fleet", "internal/lease", "internal/catalog", "internal/protocol"}},
 	"internal/earning": {layer: service},
 	"internal/sla":     {layer: service},
+	"internal/payment": {layer: service, never: []string{"internal/fleet", "internal/lease", "internal/catalog", "internal/protocol"}},
+	"internal/notify":  {layer: service, only: []string{"internal/account", "internal/store", "internal/ident", "internal/fault", "internal/money", "internal/reach"}},
 	"internal/lease":   {layer: service, never: []string{"internal/ledger", "internal/market"}},
 	"internal/trial":   {layer: service, never: []string{"internal/lease", "internal/fleet", "internal/ledger"}},
 	"internal/market":  {layer: service, never: []string{"internal/ledger", "internal/billing", "internal/catalog", "internal/placement"}},
@@ -69,6 +72,7 @@ var layers = map[string]rule{
 
 	"internal/instance/sshtest": {layer: side, only: nothing},
 	"internal/agent":            {layer: side, never: []string{"internal/money", "internal/store", "internal/ledger", "internal/pricing", "internal/gateway", "internal/instance"}},
+	"internal/console":          {layer: side, only: nothing},
 	"internal/gateway":          {layer: side, never: []string{"internal/store", "internal/money", "internal/ledger", "internal/instance"}},
 
 	"internal/server": {layer: edge},

@@ -160,7 +160,9 @@ func (r *round) hold(ctx context.Context, tx *store.Tx) (time.Time, error) {
 	if len(r.wanted) > 0 {
 		return time.Time{}, errNotPrepared
 	}
+	news := false
 	for _, b := range r.bids {
+		news = news || b.changed
 		if err := saveBid(ctx, tx, b); err != nil {
 			return time.Time{}, err
 		}
@@ -170,13 +172,17 @@ func (r *round) hold(ctx context.Context, tx *store.Tx) (time.Time, error) {
 		if known && was.Price == g.Price && was.Ask == g.Ask {
 			continue
 		}
+		news = true
 		if _, err := tx.Exec(ctx, `INSERT INTO market_price (zone, gpu_model, simulated, gpus, at, price, ask) VALUES (?, ?, ?, ?, ?, ?, ?)`,
 			r.key.Zone, r.key.Model, bit(r.key.Simulated), g.GPUs, store.Micros(r.now), int64(g.Price), int64(g.Ask)); err != nil {
 			return time.Time{}, fmt.Errorf("record price: %w", err)
 		}
 	}
-	_, err = tx.Exec(ctx, `UPDATE market SET cleared_at = ?, next_at = ? WHERE zone = ? AND gpu_model = ? AND simulated = ?`,
-		store.Micros(r.now), store.Micros(result.Next), r.key.Zone, r.key.Model, bit(r.key.Simulated))
+	if !news {
+		return result.Next, nil // a price holds until the next one, so nothing is to be written
+	}
+	_, err = tx.Exec(ctx, `UPDATE market SET cleared_at = ? WHERE zone = ? AND gpu_model = ? AND simulated = ?`,
+		store.Micros(r.now), r.key.Zone, r.key.Model, bit(r.key.Simulated))
 	return result.Next, err
 }
 
@@ -300,8 +306,8 @@ func (r *round) refuse(b *Bid) {
 func (r *round) market(leases map[string]lease.SpotLease, supply []fleet.Supply) (auction.Market, []*Bid) {
 	m := auction.Market{Zone: r.key.Zone, Model: r.key.Model, Params: r.s.Params}
 	var in []*Bid
-	running := map[string]bool{} // leases
-	hosts := map[string]bool{}
+	running := map[string]bool{}                          // leases
+	hosts, yields := map[string]bool{}, map[string]bool{} // yields: leases
 	for _, h := range supply {
 		hosts[h.HostID] = true
 	}
@@ -322,9 +328,12 @@ func (r *round) market(leases map[string]lease.SpotLease, supply []fleet.Supply)
 	for _, h := range supply {
 		a := auction.Host{ID: h.HostID, GPUs: h.Free, Floor: h.Floor.Floor(onDemand, last, m.Params.Tick)}
 		for id, n := range h.Leases {
-			if a.GPUs += n; !running[id] {
-				a.OnDemand += n
+			a.GPUs += n
+			if running[id] {
+				n = h.Claimed[id] // the rest of it is left to bids
+				yields[id] = yields[id] || n > 0
 			}
+			a.OnDemand += n
 		}
 		if !h.Open {
 			closed = append(closed, auction.Avoid{Host: h.HostID, Until: r.now.Add(time.Hour)})
@@ -351,7 +360,7 @@ func (r *round) market(leases map[string]lease.SpotLease, supply []fleet.Supply)
 		case b.State == Interrupted:
 			a.Hosts = []string{b.HostID} // its disk is there
 		case running[b.LeaseID]:
-			a.Run = &auction.Run{Host: b.HostID, Since: b.Since, Floor: b.floor, Price: b.Paid, LeaveAt: b.LeaveAt}
+			a.Run = &auction.Run{Host: b.HostID, Since: b.Since, Floor: b.floor, Price: b.Paid, LeaveAt: b.LeaveAt, Yields: yields[b.LeaseID]}
 			a.Avoid = nil
 			if l.EverRan {
 				a.Hosts = []string{b.HostID}

@@ -3,6 +3,7 @@ package market
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"time"
 
@@ -79,14 +80,21 @@ func saveBid(ctx context.Context, tx *store.Tx, b *Bid) error {
 }
 
 // lockMarket makes everybody else who changes something of a market wait until
-// the end of the transaction, and reads when its last round was.
+// the end of the transaction, and reads when a round last changed something.
 func lockMarket(ctx context.Context, tx *store.Tx, k fleet.MarketKey, clearedAt *time.Time) error {
 	args := []any{k.Zone, k.Model, bit(k.Simulated)}
-	if _, err := tx.Exec(ctx, `INSERT INTO market (zone, gpu_model, simulated, cleared_at, next_at) VALUES (?, ?, ?, 0, 0) ON CONFLICT DO NOTHING`, args...); err != nil {
-		return fmt.Errorf("lock market: %w", err)
-	}
 	var cleared int64
-	if err := tx.QueryRow(ctx, `SELECT cleared_at FROM market WHERE zone = ? AND gpu_model = ? AND simulated = ?`+tx.ForUpdate(), args...).Scan(&cleared); err != nil {
+	read := func() error {
+		return tx.QueryRow(ctx, `SELECT cleared_at FROM market WHERE zone = ? AND gpu_model = ? AND simulated = ?`+tx.ForUpdate(), args...).Scan(&cleared)
+	}
+	err := read()
+	if errors.Is(err, store.ErrNoRows) {
+		if _, err := tx.Exec(ctx, `INSERT INTO market (zone, gpu_model, simulated, cleared_at) VALUES (?, ?, ?, 0) ON CONFLICT DO NOTHING`, args...); err != nil {
+			return fmt.Errorf("lock market: %w", err)
+		}
+		err = read()
+	}
+	if err != nil {
 		return fmt.Errorf("lock market: %w", err)
 	}
 	if clearedAt != nil {

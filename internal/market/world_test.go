@@ -103,6 +103,9 @@ func (w *world) open(first bool) {
 		OnReport: func(ctx context.Context, id string, r protocol.Report, at time.Time) ([]protocol.Desired, bool, int64, error) {
 			return w.leases.OnReport(ctx, id, r, at)
 		},
+		SpotHolds: func(ctx context.Context, tx *store.Tx, id string) (map[string]fleet.SpotHold, error) {
+			return w.Holds(ctx, tx, id)
+		},
 		OnSilent: func(ctx context.Context, id string, seen time.Time) error { return w.leases.OnSilent(ctx, id, seen) },
 	})
 	w.check(err)
@@ -234,7 +237,7 @@ func (w *world) settleLeases() {
 	for {
 		waiting := 0
 		w.check(w.db.View(w.ctx, func(ctx context.Context, tx *store.Tx) error {
-			rows, err := tx.Query(ctx, `SELECT id, host_id, generation, state FROM lease WHERE state IN ('accepted','provisioning','starting','stopping','ending')`)
+			rows, err := tx.Query(ctx, `SELECT id, host_id, generation, state FROM lease WHERE state IN ('provisioning','starting','stopping','ending') OR (state='accepted' AND NOT EXISTS (SELECT 1 FROM fleet_claims c JOIN fleet_allocations a ON a.gpu_uuid=c.gpu_uuid WHERE c.lease_id=lease.id))`)
 			if err != nil {
 				return err
 			}

@@ -34,6 +34,7 @@
 //	tax, invoice, exchange what is put on paper, and in which currency
 //	availability, payout   what is given back to renters and kept from hosts
 //	forecast               how long money lasts
+//	standing, dunning      how invoices stand, and what happens when nothing is paid
 //
 // It imports money and nothing else of suanli.
 package pricing

@@ -19,10 +19,13 @@ import (
 	"suanli.dev/internal/account"
 	"suanli.dev/internal/billing"
 	"suanli.dev/internal/catalog"
+	"suanli.dev/internal/console"
 	"suanli.dev/internal/earning"
 	"suanli.dev/internal/fleet"
 	"suanli.dev/internal/lease"
 	"suanli.dev/internal/market"
+	"suanli.dev/internal/notify"
+	"suanli.dev/internal/payment"
 	"suanli.dev/internal/ratelimit"
 	"suanli.dev/internal/sla"
 	"suanli.dev/internal/store"
@@ -44,6 +47,8 @@ type Services struct {
 	Levels   *sla.Service
 	Market   *market.Service
 	Trials   *trial.Service
+	Payments *payment.Service
+	News     *notify.Service
 	Entrance *Entrance
 }
 
@@ -59,6 +64,8 @@ func (a *API) subjects() {
 	a.registerEarning()
 	a.registerSLA()
 	a.registerTrial()
+	a.registerPayments()
+	a.registerNews()
 }
 
 // Config is what a Server needs. Accounts is the one service without which
@@ -174,7 +181,12 @@ func New(cfg Config) *Server {
 	s.page = sync.OnceValues(s.renderReference)
 	s.mux.HandleFunc("GET /openapi.json", s.serveDocument)
 	s.mux.HandleFunc("GET /docs", s.serveReference)
-	s.mux.Handle("GET /{$}", http.RedirectHandler("/docs", http.StatusFound))
+	home := "/docs"
+	if console.Built() {
+		home = console.Prefix
+	}
+	s.mux.Handle("GET /{$}", http.RedirectHandler(home, http.StatusFound))
+	s.mux.Handle("GET "+console.Prefix, console.Handler())
 	s.mux.HandleFunc("GET /healthz", serveHealth)
 	s.mux.HandleFunc("GET /readyz", s.serveReady)
 	s.mux.HandleFunc("GET /metrics", s.serveMetrics)

@@ -57,21 +57,12 @@ func (a *API) registerBilling() {
 		}
 		return paged(list, len(list), func(e billing.Earning) string { return string(e.Currency) }, earningJSON), nil
 	})
-	register(a, operation{
-		ID: "createDeposit", Method: http.MethodPost, Path: "/v1/operator/deposits", Summary: "Enter a deposit", Tag: tagBilling, Action: account.Operate,
-		Status: http.StatusCreated, Idempotent: true, Description: "Debt is paid from it first. Send an Idempotency-Key, so that a repeat is not a second deposit.",
-	}, func(ctx context.Context, p account.Principal, in *body[api.Deposit]) (*body[api.Transfer], error) {
-		t, err := a.Billing.Deposit(ctx, p, in.Body.AccountID, in.Body.Amount, in.Body.Reference, requestKey(ctx))
-		if err != nil {
-			return nil, err
-		}
-		return &body[api.Transfer]{transferJSON(t)}, nil
-	})
 	a.registerGrants()
 	register(a, operation{
 		ID: "verifyLedger", Method: http.MethodGet, Path: "/v1/operator/ledger/verify", Summary: "Prove every balance, charge and invoice from use, quotes and postings", Tag: tagBilling, Action: account.Operate,
 	}, a.verifyLedger)
 	a.registerInvoices()
+	a.registerCreditLimits()
 }
 
 func (a *API) getBalance(ctx context.Context, p account.Principal, _ *none) (*body[api.Balance], error) {
@@ -84,7 +75,7 @@ func (a *API) getBalance(ctx context.Context, p account.Principal, _ *none) (*bo
 		return nil, err
 	}
 	return &body[api.Balance]{api.Balance{
-		Currency: string(b.Currency), Settled: b.Settled, Held: b.Held, UnbilledDue: b.UnbilledDue, Available: b.Available, Granted: b.Granted,
+		Currency: string(b.Currency), Settled: b.Settled, Held: b.Held, CreditLimit: b.Credit, UnbilledDue: b.UnbilledDue, Available: b.Available, Granted: b.Granted,
 		BurnPerHour: r.BurnPerHour, RunsOutAt: optional(r.Until),
 	}}, nil
 }

@@ -35,6 +35,9 @@ import (
 	"suanli.dev/internal/mail"
 	"suanli.dev/internal/market"
 	"suanli.dev/internal/money"
+	"suanli.dev/internal/notify"
+	"suanli.dev/internal/payment"
+	"suanli.dev/internal/payment/stripe"
 	"suanli.dev/internal/pricing"
 	"suanli.dev/internal/protocol"
 	"suanli.dev/internal/sla"
@@ -53,6 +56,8 @@ type Cloud struct {
 	Levels    *sla.Service
 	Market    *market.Service
 	Trials    *trial.Service
+	Payments  *payment.Service
+	News      *notify.Service
 	Authority *gateway.Authority
 	Tunnels   *gateway.Tunnels
 	DB        *store.DB
@@ -151,6 +156,11 @@ func (c *Cloud) openServices(ctx context.Context, secret []byte) error {
 	if err != nil {
 		return err
 	}
+	if c.News, err = notify.New(notify.Config{
+		DB: c.DB, Clock: c.clock, Vault: vault, Audit: c.Accounts.Audit, Source: cfg.APIURL(), Inside: cfg.WebhookHosts(), Version: c.version, Log: log,
+	}); err != nil {
+		return err
+	}
 	if c.Ledger, err = ledger.New(c.DB, c.clock); err != nil {
 		return err
 	}
@@ -166,6 +176,9 @@ func (c *Cloud) openServices(ctx context.Context, secret []byte) error {
 		},
 		OnSilent: func(ctx context.Context, hostID string, lastSeen time.Time) error {
 			return c.Leases.OnSilent(ctx, hostID, lastSeen)
+		},
+		SpotHolds: func(ctx context.Context, tx *store.Tx, hostID string) (map[string]fleet.SpotHold, error) {
+			return c.Market.Holds(ctx, tx, hostID)
 		},
 		// A gateway's streams end with its tunnel, at once.
 		OnGatewayRemoved: func(id string) { c.Tunnels.Disconnect(id) },
@@ -184,7 +197,7 @@ func (c *Cloud) openServices(ctx context.Context, secret []byte) error {
 		return err
 	}
 	c.Billing, err = billing.New(billing.Config{
-		DB: c.DB, Clock: c.clock, Ledger: c.Ledger, Log: log, Audit: c.Accounts.Audit, Tracer: c.tracer,
+		DB: c.DB, Clock: c.clock, Ledger: c.Ledger, Log: log, Audit: c.Accounts.Audit, Tracer: c.tracer, News: c.News,
 		CurrencyOf: func(ctx context.Context, accountID string) (money.Currency, error) {
 			a, err := c.Accounts.Account(ctx, accountID)
 			if err != nil {
@@ -197,6 +210,7 @@ func (c *Cloud) openServices(ctx context.Context, secret []byte) error {
 			return billing.Party{Name: a.Name, TimeZone: a.TimeZone}, err
 		},
 		Taxes: taxes, Jurisdiction: cfg.TaxJurisdiction, Issuer: cfg.InvoiceIssuer,
+		NetDays: int(cfg.InvoiceNetDays), Dunning: dunning(cfg), Grace: time.Duration(cfg.StorageGraceDays) * 24 * time.Hour,
 		OnExhausted: func(ctx context.Context, accountID, leaseID string, reason billing.Reason) {
 			if err := c.Leases.Exhaust(ctx, leaseID, string(reason), reason == billing.ReasonGraceOver); err != nil {
 				log.WarnContext(ctx, "stop an unpaid lease", "lease", leaseID, "account", accountID, "error", err)
@@ -214,7 +228,7 @@ func (c *Cloud) openServices(ctx context.Context, secret []byte) error {
 		Trial:       lease.TrialTerms{MaxGPUs: int(cfg.TrialMaxGPUs), EgressPorts: cfg.TrialEgressPorts},
 		Monthly:     lease.MonthlyTerms{Hours: cfg.MonthlyHours, Discounts: cfg.MonthlyTerms},
 		DefaultIdle: lease.IdleStop{After: time.Duration(cfg.IdleStopSeconds) * time.Second, GPUPercent: 5, CPUPercent: 5},
-		GatewayKeys: []string{c.Authority.GatewayAuthorizedKey()}, InnerRegistries: c.cfg.InnerRegistryHosts(), Log: log,
+		GatewayKeys: []string{c.Authority.GatewayAuthorizedKey()}, InnerRegistries: c.cfg.InnerRegistryHosts(), Log: log, News: c.News,
 	})
 	if err != nil {
 		return err
@@ -247,14 +261,17 @@ func (c *Cloud) openServices(ctx context.Context, secret []byte) error {
 	if c.Trials, err = openTrials(c, secret); err != nil {
 		return err
 	}
+	if c.Payments, err = c.openPayments(); err != nil {
+		return err
+	}
 	metrics := prometheus.NewRegistry()
 	metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	entrance := &Entrance{SSHAddress: c.sshIn.Addr().String(), SSHHostKey: strings.TrimSpace(sshLine(c.Authority)), AppURL: c.appURL, Open: c.openStream}
 	c.http = New(Config{
-		Services: Services{Accounts: c.Accounts, Catalog: cat, Fleet: c.Fleet, Billing: c.Billing, Leases: c.Leases, Market: c.Market, Earnings: c.Earnings, Levels: c.Levels, Trials: c.Trials, Entrance: entrance},
+		Services: Services{Accounts: c.Accounts, Catalog: cat, Fleet: c.Fleet, Billing: c.Billing, Leases: c.Leases, Market: c.Market, Payments: c.Payments, Earnings: c.Earnings, Levels: c.Levels, News: c.News, Trials: c.Trials, Entrance: entrance},
 		DB:       c.DB, Log: log, Version: c.version, PublicURL: cfg.APIURL(), TrustedProxies: cfg.Proxies(), Metrics: metrics, Tracing: c.tracing,
 	})
-	for _, m := range []interface{ Migrate(context.Context) error }{c.Accounts, c.Ledger, c.Fleet, c.Billing, c.Leases, c.Market, c.Earnings, c.Levels, c.Trials, c.http} {
+	for _, m := range []interface{ Migrate(context.Context) error }{c.Accounts, c.Ledger, c.Fleet, c.Billing, c.Leases, c.Market, c.Earnings, c.Levels, c.News, c.Payments, c.Trials, c.http} {
 		if err := m.Migrate(ctx); err != nil {
 			return err
 		}
@@ -292,6 +309,30 @@ func openTrials(c *Cloud, secret []byte) (*trial.Service, error) {
 	return trial.New(t)
 }
 
+// openPayments opens payments with the providers that are set up.
+func (c *Cloud) openPayments() (*payment.Service, error) {
+	cfg := c.cfg
+	var providers []payment.Provider
+	if cfg.StripeKey != "" {
+		back := cfg.PaymentReturnURL
+		if back == "" {
+			back = cfg.APIURL()
+		}
+		p, err := stripe.New(stripe.Config{Key: cfg.StripeKey, WebhookSecret: cfg.StripeWebhookSecret, URL: cfg.StripeURL, ReturnURL: back})
+		if err != nil {
+			return nil, err
+		}
+		providers = append(providers, p)
+	}
+	return payment.New(payment.Config{
+		DB: c.DB, Clock: c.clock, Money: c.Billing, Log: c.log, Providers: providers, Audit: c.Accounts.Audit,
+		CurrencyOf: func(ctx context.Context, accountID string) (money.Currency, error) {
+			a, err := c.Accounts.Account(ctx, accountID)
+			return a.Currency, err
+		},
+	})
+}
+
 // readTaxes reads the operator's table of taxes; none: no taxes.
 func readTaxes(path string) ([]pricing.TaxRule, error) {
 	if path == "" {
@@ -307,6 +348,13 @@ func readTaxes(path string) ([]pricing.TaxRule, error) {
 		return nil, fmt.Errorf("tax_table %s: %w", path, err)
 	}
 	return rules, nil
+}
+
+// dunning is the operator's rule for invoices that are not paid.
+func dunning(cfg *config.Config) *pricing.Dunning {
+	d := pricing.StandardDunning()
+	d.ReminderDays, d.StopDays = cfg.DunningDays, int(cfg.DunningStopDays)
+	return &d
 }
 
 // levels are the operator's promise to renters and rule for hosts' faults.
@@ -395,9 +443,12 @@ func (c *Cloud) Run(ctx context.Context) error {
 	part("fleet", c.Fleet.Run)
 	part("billing", c.Billing.Run)
 	part("invoices", c.Billing.RunInvoices)
+	part("dunning", c.Billing.RunDunning)
 	part("leases", c.Leases.Run)
 	part("service levels", c.Levels.Run)
 	part("spot market", c.Market.Run)
+	part("payments", c.Payments.Run)
+	part("news", c.News.Run)
 	part("tunnels", func(ctx context.Context) error { return c.Tunnels.Serve(ctx, c.agents) })
 	part("SSH gateway", func(ctx context.Context) error { return c.ssh.Serve(ctx, c.sshIn) })
 	part("HTTP", c.serveHTTP)

@@ -213,7 +213,7 @@ func offerJSON(o fleet.Offer) api.Offer {
 			Currency: string(p.Currency), PerHour: p.PerHour, ComputePerHour: p.ComputePerHour, StoragePerHour: p.StoragePerHour, Compute: p.Compute, Storage: p.Storage,
 			Egress: p.Egress, Granularity: p.Granularity, MinimumSeconds: p.MinimumSeconds, CommissionBasisPoints: p.CommissionBasisPoints,
 		},
-		ReliabilityPercent: hundredths(o.ReliabilityBasis),
+		ReliabilityPercent: hundredths(o.ReliabilityBasis), AvailableAfterSeconds: o.AvailableAfterSeconds,
 	}
 }
 

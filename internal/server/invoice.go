@@ -156,7 +156,7 @@ func creditJSON(n billing.CreditNote) api.CreditNote {
 func invoiceJSON(v billing.Invoice) api.Invoice {
 	out := api.Invoice{
 		ID: v.ID, Number: v.Number, Start: v.Start, End: v.End, IssuedAt: v.IssuedAt, Issuer: v.Issuer, Customer: profileJSON(v.Customer), Currency: string(v.Currency),
-		Lines: []api.InvoiceLine{}, Discount: v.Discount, Exact: v.Exact, Rounding: v.Rounding, Subtotal: v.Subtotal, Taxes: []api.InvoiceTax{}, Total: v.Total, Simulated: v.Simulated,
+		Lines: []api.InvoiceLine{}, Discount: v.Discount, Exact: v.Exact, Rounding: v.Rounding, Subtotal: v.Subtotal, Taxes: []api.InvoiceTax{}, Total: v.Total, Simulated: v.Simulated, DueAt: optional(v.DueAt),
 	}
 	for _, l := range v.Lines {
 		line := api.InvoiceLine{

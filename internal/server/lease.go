@@ -158,7 +158,7 @@ func quoteJSON(q *lease.Quote) api.Quote {
 		Image: q.Request.Image, DiskGiB: q.Request.DiskGiB, Currency: string(q.Price.Currency), Granularity: string(t.Granularity),
 		MinimumSeconds: t.MinimumSeconds, PerHour: q.Price.Totals.PerHour, PerDay: q.Price.Totals.PerDay,
 		PerMonth: q.Price.Totals.PerMonth, ForRun: q.Price.Totals.ForRun, PricePerHourByState: map[string]api.Amount{},
-		NotIncluded: q.Price.NotIncluded, Simulated: q.Price.Simulated, CreatedAt: q.CreatedAt, ValidUntil: q.ValidUntil,
+		AvailableAfterSeconds: q.Offer.AvailableAfterSeconds, NotIncluded: q.Price.NotIncluded, Simulated: q.Price.Simulated, CreatedAt: q.CreatedAt, ValidUntil: q.ValidUntil,
 	}
 	out.Lines = quoteLines(q.Price.Lines)
 	if p := q.Price.Prepaid; p != nil {
@@ -305,7 +305,7 @@ func leaseJSON(l *lease.Lease) api.Lease {
 		Template: l.Template, Image: l.Image, Labels: l.Labels, Plan: l.Price.Plan, PerHour: l.Price.Totals.PerHour,
 		Currency: string(l.Price.Currency), SpendingCap: l.SpendingCap, CreatedAt: l.CreatedAt, ChangedAt: l.ChangedAt,
 		StopAt: moment(l.Deadline), RunningSince: moment(l.RunningSince), EndedAt: moment(l.EndedAt),
-		BidID: l.BidID, InterruptAt: moment(l.InterruptAt),
+		BidID: l.BidID, InterruptAt: moment(l.InterruptAt), InterruptReason: l.InterruptReason, WaitsUntil: moment(l.WaitsUntil),
 	}
 	if out.GPUs == nil {
 		out.GPUs = []string{}

@@ -17,6 +17,8 @@ import (
 	"suanli.dev/internal/fleet"
 	"suanli.dev/internal/lease"
 	"suanli.dev/internal/market"
+	"suanli.dev/internal/notify"
+	"suanli.dev/internal/payment"
 	"suanli.dev/internal/sla"
 	"suanli.dev/internal/trial"
 )
@@ -42,7 +44,7 @@ func Document(version string) ([]byte, error) {
 func everything() Services {
 	return Services{
 		Accounts: &account.Service{}, Catalog: &catalog.Catalog{}, Fleet: &fleet.Service{}, Billing: &billing.Service{}, Earnings: &earning.Service{}, Levels: &sla.Service{},
-		Leases: &lease.Service{}, Market: &market.Service{}, Trials: &trial.Service{}, Entrance: &Entrance{},
+		Leases: &lease.Service{}, Market: &market.Service{}, Trials: &trial.Service{}, News: &notify.Service{}, Payments: &payment.Service{}, Entrance: &Entrance{},
 	}
 }
 

@@ -27,6 +27,7 @@ import (
 	"suanli.dev/internal/billing"
 	"suanli.dev/internal/fleet"
 	"suanli.dev/internal/lease"
+	"suanli.dev/internal/notify"
 	"suanli.dev/internal/store"
 )
 
@@ -63,6 +64,9 @@ type world struct {
 	url      string
 	log      *lockedBuffer
 	mails    sync.Map // address → code that was mailed last
+
+	newsService *notify.Service
+	hookURL     string // of a receiver of webhooks
 
 	count atomic.Int64
 	extra []func(*API) // registrations of operations that only a test has

@@ -171,10 +171,10 @@ func TestAPriceTraceIsThePrice(t *testing.T) {
 	want(t, "highest price", r.Models[0].Spot[0].Max.String(), "0.700000000")
 	want(t, "interruptions", r.Plans[1].Total(), 1)
 	want(t, "finished", r.Plans[1].Finished, 1)
-	// 0.40 for the first minute, in which nobody can be outbid; 0.50 for 119; its bid
+	// 0.50 for 120 minutes, the first one too, in which nobody can be outbid; its bid
 	// for the 2 of its notice; a tick above 0.45 for the 118 that are left, from 3:02, since who is
 	// there then has a notice, too. What the others hold is not counted.
-	want(t, "cost", r.Plans[1].Cost.String(), "1.903530")
+	want(t, "cost", r.Plans[1].Cost.String(), "1.905197")
 	want(t, "GPU-seconds", r.Plans[1].GPUSeconds, 4*3600)
 	want(t, "utilisation counts jobs only", r.Models[0].SpotGPUSeconds, 4*3600)
 }

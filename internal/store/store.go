@@ -151,6 +151,8 @@ type Tx struct {
 	tx       *sql.Tx
 	postgres bool
 	observe  func(statement string) // nil: nobody does
+	part     *part                  // what the next statement is in; nil: the whole
+	kept     any
 }
 
 type observerKey struct{}
@@ -175,6 +177,7 @@ func (t *Tx) before(statement string) {
 
 // Exec runs a statement and returns the number of rows it changed.
 func (t *Tx) Exec(ctx context.Context, query string, args ...any) (int64, error) {
+	t.enter(ctx)
 	t.before(query)
 	res, err := t.tx.ExecContext(ctx, t.bind(query), args...)
 	if err != nil {
@@ -185,12 +188,14 @@ func (t *Tx) Exec(ctx context.Context, query string, args ...any) (int64, error)
 
 // Query runs a query; the caller closes the rows.
 func (t *Tx) Query(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
+	t.enter(ctx)
 	t.before(query)
 	return t.tx.QueryContext(ctx, t.bind(query), args...)
 }
 
 // QueryRow runs a query for at most one row.
 func (t *Tx) QueryRow(ctx context.Context, query string, args ...any) *sql.Row {
+	t.enter(ctx)
 	t.before(query)
 	return t.tx.QueryRowContext(ctx, t.bind(query), args...)
 }
@@ -284,9 +289,7 @@ func (db *DB) updatePostgres(ctx context.Context, fn func(context.Context, *Tx) 
 	const attempts = 10
 	for i := 1; ; i++ {
 		err := db.once(ctx, fn)
-		var pg *pgconn.PgError
-		retry := errors.As(err, &pg) && (pg.Code == "40001" || pg.Code == "40P01")
-		if !retry || i == attempts {
+		if !IsSerialization(err) || i == attempts {
 			return err
 		}
 		select {
@@ -437,6 +440,14 @@ func IsUnique(err error) bool {
 		return e.Code() == sqlite3.SQLITE_CONSTRAINT_UNIQUE || e.Code() == sqlite3.SQLITE_CONSTRAINT_PRIMARYKEY
 	}
 	return false
+}
+
+// IsSerialization reports whether err says that transactions that ran at the same
+// time were in each other's way, so that the same work can succeed when it is
+// done again.
+func IsSerialization(err error) bool {
+	var pg *pgconn.PgError
+	return errors.As(err, &pg) && (pg.Code == "40001" || pg.Code == "40P01")
 }
 
 // IsFull reports whether err says that the database has no room to write.

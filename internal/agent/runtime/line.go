@@ -8,65 +8,12 @@ import (
 	"math"
 	"net"
 	"net/http"
-	"net/netip"
 	"strings"
 	"sync/atomic"
-	"syscall"
 	"time"
+
+	"suanli.dev/internal/reach"
 )
-
-// errInside is what connecting to an address inside of a network ends with.
-var errInside = errors.New("the address is inside of a network")
-
-// insidePrefixes6 are IPv6 ranges that lead inside, or that carry an IPv4 address
-// in them which may: NAT64, 6to4, Teredo, IPv4-compatible.
-var insidePrefixes6 = prefixes("::/96", "64:ff9b::/96", "64:ff9b:1::/48", "100::/64", "2001::/32", "2002::/16", "fc00::/7", "fe80::/10", "fec0::/10", "ff00::/8")
-
-var insidePrefixes4 = prefixes(blockedPrefixes...)
-
-func prefixes(texts ...string) []netip.Prefix {
-	list := make([]netip.Prefix, len(texts))
-	for i, t := range texts {
-		list[i] = netip.MustParsePrefix(t)
-	}
-	return list
-}
-
-// inside reports whether an address is not of the public internet: private,
-// loopback, link-local with the metadata services, or one of the host itself,
-// whose services see a call from the host as one of their own.
-func inside(a netip.Addr, own []netip.Addr) bool {
-	a = a.Unmap().WithZone("")
-	list := insidePrefixes6
-	if a.Is4() {
-		list = insidePrefixes4
-	}
-	for _, p := range list {
-		if p.Contains(a) {
-			return true
-		}
-	}
-	for _, o := range own {
-		if o == a {
-			return true
-		}
-	}
-	return !a.IsGlobalUnicast()
-}
-
-func ownAddresses() []netip.Addr {
-	list, err := net.InterfaceAddrs()
-	if err != nil {
-		return nil
-	}
-	var own []netip.Addr
-	for _, a := range list {
-		if p, err := netip.ParsePrefix(a.String()); err == nil {
-			own = append(own, p.Addr().Unmap().WithZone(""))
-		}
-	}
-	return own
-}
 
 // InnerRegistry is a registry that images are pulled from although it is inside
 // of a network, because who runs the host says so.
@@ -116,16 +63,8 @@ type line struct {
 // proxy: one would look names up by itself, inside of the network.
 func newLine(answer time.Duration, trusted []string, count func(int64)) *line {
 	l := &line{count: count}
-	own := ownAddresses()
 	open := net.Dialer{Timeout: dialWait}
-	guarded := net.Dialer{Timeout: dialWait, Control: func(_, address string, _ syscall.RawConn) error {
-		a, err := netip.ParseAddrPort(address)
-		if err != nil || inside(a.Addr(), own) {
-			l.refused.Store(true)
-			return errInside
-		}
-		return nil
-	}}
+	guarded := net.Dialer{Timeout: dialWait, Control: reach.Control(reach.Own(), func() { l.refused.Store(true) })}
 	l.http = roundTripper(answer, func(ctx context.Context, network, address string) (net.Conn, error) {
 		host, _, _ := net.SplitHostPort(address)
 		for _, t := range trusted {

@@ -19,14 +19,9 @@ import (
 	"github.com/google/nftables/binaryutil"
 	"github.com/google/nftables/expr"
 	"golang.org/x/sys/unix"
-)
 
-// blockedPrefixes are what a renter may not reach: private and shared ranges,
-// loopback, link-local with the metadata services, multicast and the reserved rest.
-var blockedPrefixes = []string{
-	"0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16",
-	"172.16.0.0/12", "192.0.0.0/24", "192.168.0.0/16", "198.18.0.0/15", "224.0.0.0/3",
-}
+	"suanli.dev/internal/reach"
+)
 
 // poolCandidates are tried in order; the first that meets no address of the host
 // gives leases their networks.
@@ -219,7 +214,7 @@ func (f *firewall) rebuild(counters map[string]Traffic) error {
 		}
 	}
 	var private []netip.Prefix
-	for _, p := range blockedPrefixes {
+	for _, p := range reach.Blocked4 {
 		private = append(private, netip.MustParsePrefix(p))
 	}
 	var allowed []nftables.SetElement

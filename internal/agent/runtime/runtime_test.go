@@ -10,6 +10,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"suanli.dev/internal/reach"
 )
 
 func TestPullIsGivenUpForBeingTooSlowAndNeverForLength(t *testing.T) {
@@ -79,7 +81,7 @@ func TestLeaseNetworksAreDisjointAndInThePool(t *testing.T) {
 func TestBlockedPrefixesCoverWhatARenterMustNotReach(t *testing.T) {
 	t.Parallel()
 	covered := func(a string) bool {
-		for _, p := range blockedPrefixes {
+		for _, p := range reach.Blocked4 {
 			if netip.MustParsePrefix(p).Contains(netip.MustParseAddr(a)) {
 				return true
 			}

@@ -174,6 +174,9 @@ func newRound(m *Market, now time.Time) *round {
 			if h, ok := number[b.Run.Host]; ok {
 				k.own = h
 			}
+			if b.Run.Yields {
+				k.price = nowhere
+			}
 			k.safe = k.own != none && now.Before(b.Run.Since.Add(m.Params.MinRun)) && b.Run.LeaveAt.IsZero() && k.price >= b.Run.Floor
 			// A newcomer that is not better by a whole tick comes after who runs.
 			k.price += m.Params.Tick - 1
@@ -197,6 +200,9 @@ func newRound(m *Market, now time.Time) *round {
 	for i, k := range keys {
 		b := &m.Bids[k.in]
 		r.bids[i] = bidder{Bid: b, limit: b.Limit(), own: k.own, good: k.good, safe: k.safe, picky: b.picky(), in: k.in}
+		if b.Run != nil && b.Run.Yields {
+			r.bids[i].limit = nowhere
+		}
 		r.index[k.in] = int32(i)
 	}
 	return r
@@ -209,6 +215,9 @@ type key struct {
 	in, own, good int32
 	safe          bool
 }
+
+// nowhere is less than any floor: who has it gets no place, and outbids nobody.
+const nowhere Price = -1
 
 // safety is more than any bid is: who may not be outbid comes first.
 const safety = 10 * MaxPrice
@@ -385,6 +394,8 @@ func (d *decider) running() {
 func (d *decider) whyLeave(i int) Reason {
 	b := &d.bids[i]
 	switch {
+	case b.Run.Yields:
+		return OnDemand
 	case b.own == none:
 		return NoHost
 	case b.limit < b.Run.Floor:
@@ -496,7 +507,10 @@ func (d *decider) prices() []Good {
 // the GPUs of those that have one, and a tick.
 func (d *decider) pressure(place []int32) []Price {
 	used := make([][]int32, len(d.goods)) // hosts
-	open := make([]int, len(d.hosts))     // GPUs that could be lost
+	// Those of a bid within its minimum run are among them: it cannot be outbid yet,
+	// and without what waits for them it would be let for less than it is worth to
+	// others, to whom their own minute is as good.
+	open := make([]int, len(d.hosts))
 	for h := range d.hosts {
 		open[h] = d.hosts[h].room
 	}
@@ -508,9 +522,6 @@ func (d *decider) pressure(place []int32) []Price {
 		b := &d.bids[i]
 		largest = max(largest, b.GPUs)
 		used[b.good] = append(used[b.good], h)
-		if b.safe {
-			open[h] -= b.GPUs
-		}
 	}
 	// Of each size, the best first, as many as the largest bundle holds.
 	losers := make([][]int32, len(d.goods))

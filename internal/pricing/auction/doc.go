@@ -21,6 +21,8 @@
 // have had the same GPUs; never below the floor of a host that is used for it,
 // and never above the limit of anybody who runs. A larger bundle that waits
 // counts with its price per GPU, smaller ones with what they would pay together.
+// That somebody is within its minimum run, and cannot be outbid yet, makes no
+// difference to the price: what waits sets it, up to the limit of who runs.
 //
 // A host with a floor above what the market needs stays empty, even beside a bid
 // that would pay it: one price for all means that all would pay it. For the same

@@ -84,7 +84,7 @@ type Spread struct {
 	P90 Price `json:"p90_per_gpu_hour"`
 	Max Price `json:"max_per_gpu_hour"`
 	// Priced is how long there was a price.
-	Priced time.Duration `json:"priced"`
+	Priced time.Duration `json:"priced_ns"`
 }
 
 // Spreads is the spread of the price between two moments.
@@ -117,8 +117,9 @@ func Spreads(steps []Step, from, to time.Time) Spread {
 type Span struct{ Start, End time.Time }
 
 // Cost is what gpus that ran in the spans, which do not overlap, cost by a price
-// history: whole seconds of each span at each price, summed and rounded once,
-// half to even. It is an error if the history says nothing of a moment in them.
+// history, by the rule of bills: each whole second of a span, counted from its
+// start, costs what was in force when that second began; a second that has only
+// begun costs nothing. The sum is rounded once, half to even. It is an error if the history says nothing of a moment in them.
 func Cost(steps []Step, gpus int, spans ...Span) (money.Amount, error) {
 	sum := new(big.Int) // nano-units × seconds
 	for _, sp := range spans {
@@ -127,9 +128,8 @@ func Cost(steps []Step, gpus int, spans ...Span) (money.Amount, error) {
 			return 0, fmt.Errorf("cost from %s: the price history begins later", sp.Start.Format(time.RFC3339))
 		}
 		for _, p := range parts {
-			// Counted from the start of the span, so that what a change of price cuts
-			// in two loses no second.
-			n := seconds(p.end.Sub(sp.Start)) - seconds(p.At.Sub(sp.Start))
+			whole := seconds(sp.End.Sub(sp.Start))
+			n := min(whole, begun(p.end.Sub(sp.Start))) - min(whole, begun(p.At.Sub(sp.Start)))
 			sum.Add(sum, new(big.Int).Mul(big.NewInt(int64(p.Price)), big.NewInt(n)))
 		}
 	}
@@ -191,13 +191,13 @@ type Advice struct {
 	Bid Price `json:"bid_per_gpu_hour"`
 	// Window is what is known of the time asked for, Ran how much of it the bid
 	// would have run, and Share the same in basis points, rounded down.
-	Window time.Duration `json:"window"`
-	Ran    time.Duration `json:"ran"`
+	Window time.Duration `json:"window_ns"`
+	Ran    time.Duration `json:"ran_ns"`
 	Share  int           `json:"share_basis_points"`
 	// Interruptions are how often it would have had to stop. Longest is its
 	// longest run.
 	Interruptions int           `json:"interruptions"`
-	Longest       time.Duration `json:"longest_run"`
+	Longest       time.Duration `json:"longest_run_ns"`
 	// Cost is what one GPU would have cost, Mean the same per hour that it ran.
 	Cost money.Amount `json:"cost_per_gpu"`
 	Mean Price        `json:"mean_price_per_gpu_hour"`

@@ -77,7 +77,7 @@ func TestCostDoesNotDependOnWhereTheHistoryIsCut(t *testing.T) {
 					end = h.At
 				}
 			}
-			n := int64(end.Sub(from)/time.Second) - int64(s.Sub(from)/time.Second)
+			n := min(begun(end.Sub(from)), seconds(to.Sub(from))) - min(begun(s.Sub(from)), seconds(to.Sub(from)))
 			p := Window(history, s, end)[0].Price
 			sum.Add(sum, new(big.Rat).SetFrac64(int64(p), 1).Mul(new(big.Rat).SetInt64(int64(p)), new(big.Rat).SetInt64(n*int64(gpus))))
 			s = end

@@ -28,11 +28,11 @@ type Params struct {
 	// better than who runs.
 	Tick Price `json:"tick_per_gpu_hour"`
 	// Notice is how long somebody who lost goes on running.
-	Notice time.Duration `json:"notice"`
+	Notice time.Duration `json:"notice_ns"`
 	// MinRun is how long nobody can be outbid after having started.
-	MinRun time.Duration `json:"minimum_run"`
+	MinRun time.Duration `json:"minimum_run_ns"`
 	// CoolDown is how long who was outbid waits before it can win again.
-	CoolDown time.Duration `json:"cool_down"`
+	CoolDown time.Duration `json:"cool_down_ns"`
 }
 
 // Standard is a tick of 0.0001 per GPU-hour, two minutes of notice, and one
@@ -140,6 +140,9 @@ type Run struct {
 	Price Price `json:"price_per_gpu_hour"`
 	// LeaveAt is the end of the notice, zero where there is none.
 	LeaveAt time.Time `json:"leave_at,omitzero"`
+	// Yields says that a lease on demand waits for GPUs of the bid, which has to
+	// leave whatever it bids, after its notice.
+	Yields bool `json:"yields,omitempty"`
 }
 
 // Limit is the most that the bid pays.

@@ -86,6 +86,9 @@ func (p Price) ceil(tick Price) Price {
 	return p - p%tick + tick
 }
 
+// begun is how many seconds of d have begun before its end.
+func begun(d time.Duration) int64 { return int64((d + time.Second - 1) / time.Second) }
+
 // seconds is how many whole seconds d has; a started one does not count, as in
 // the rating of leases.
 func seconds(d time.Duration) int64 { return int64(d / time.Second) }

@@ -1,0 +1,3 @@
+import type { Place } from "../nav";
+
+export const operateNav: Place[] = [];

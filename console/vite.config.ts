@@ -1,0 +1,35 @@
+import { gzipSync } from "node:zlib";
+import { readFileSync, readdirSync, rmSync, statSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import react from "@vitejs/plugin-react";
+import { defineConfig, type Plugin } from "vite";
+
+const out = "../internal/console/dist";
+
+// The server sends what is compressed here; only small files and the page itself,
+// into which it writes a nonce, are kept as they are.
+function compress(): Plugin {
+  const walk = (dir: string): string[] =>
+    readdirSync(dir).flatMap((name) => {
+      const path = join(dir, name);
+      return statSync(path).isDirectory() ? walk(path) : [path];
+    });
+  return {
+    name: "compress",
+    apply: "build",
+    closeBundle() {
+      for (const path of walk(out)) {
+        if (!/\.(js|css|svg)$/.test(path)) continue;
+        writeFileSync(path + ".gz", gzipSync(readFileSync(path), { level: 9 }));
+        rmSync(path);
+      }
+    },
+  };
+}
+
+export default defineConfig({
+  base: "/console/",
+  plugins: [react(), compress()],
+  build: { outDir: out, emptyOutDir: true, assetsInlineLimit: 0, target: "es2022", chunkSizeWarningLimit: 700 },
+  server: { proxy: { "/v1": process.env.SUANLI_URL ?? "http://127.0.0.1:7080" } },
+});
