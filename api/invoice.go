@@ -19,7 +19,8 @@ type Invoice struct {
 	Customer  BillingProfile `json:"customer"`
 	Currency  string         `json:"currency"`
 	Lines     []InvoiceLine  `json:"lines" nullable:"false"`
-	Exact     Amount         `json:"exact" doc:"The sum of the lines' amounts"`
+	Discount  Amount         `json:"discount" doc:"What grants paid of all lines, in whole cents or fen; taxes are on the rest"`
+	Exact     Amount         `json:"exact" doc:"The sum of the lines' amounts less what grants paid"`
 	Rounding  Amount         `json:"rounding" doc:"Subtotal less exact, to the cent or fen; it is posted"`
 	Subtotal  Amount         `json:"subtotal"`
 	Taxes     []InvoiceTax   `json:"taxes" nullable:"false"`
@@ -36,7 +37,9 @@ type InvoiceLine struct {
 	To         time.Time `json:"to"`
 	Correction bool      `json:"correction" doc:"What was learned of use before the month, after its invoice was written"`
 	Amount     Amount    `json:"amount" doc:"Exact: what was charged"`
-	Shown      Amount    `json:"shown" doc:"In whole cents or fen; these add up to subtotal"`
+	Granted    Amount    `json:"granted" doc:"What grants paid of the amount"`
+	Discount   Amount    `json:"discount" doc:"What grants paid, in whole cents or fen; these add up to the invoice's discount"`
+	Shown      Amount    `json:"shown" doc:"The rest in whole cents or fen; these add up to subtotal. A credit note takes back no more"`
 	Tax        []Amount  `json:"tax" nullable:"false" doc:"Of each of the invoice's taxes"`
 	Simulated  bool      `json:"simulated"`
 }
@@ -60,7 +63,7 @@ type BillingProfile struct {
 }
 
 // Statement is an account's closed month: closing is opening less invoiced plus
-// credited plus paid less refunded, and the next one opens with it.
+// credited plus paid less refunded plus given, and the next one opens with it.
 type Statement struct {
 	Start     time.Time `json:"start"`
 	End       time.Time `json:"end" doc:"Not in it"`
@@ -70,7 +73,8 @@ type Statement struct {
 	Credited  Amount    `json:"credited" doc:"By credit notes"`
 	Paid      Amount    `json:"paid"`
 	Refunded  Amount    `json:"refunded"`
-	Closing   Amount    `json:"closing" doc:"Negative: owed"`
+	Given     Amount    `json:"given" doc:"What else came in, such as credits for bad service, less what else went out"`
+	Closing   Amount    `json:"closing" doc:"What the account had at the end, set aside or not; negative: owed"`
 	InvoiceID string    `json:"invoice_id,omitempty"`
 }
 

@@ -25,6 +25,7 @@ type LeaseSLA struct {
 	Uncorroborated         []SLAEvidence `json:"uncorroborated" doc:"What only a probe inside of the instance saw: it counts once an operator confirms it"`
 	Currency               string        `json:"currency"`
 	Charge                 Amount        `json:"charge" doc:"Of the lease in the month"`
+	Granted                Amount        `json:"granted" doc:"What grants paid of the charge; no more is given back than the rest of it"`
 	CreditShareBasisPoints int64         `json:"credit_share_basis_points" doc:"Of the charge"`
 	Credit                 Amount        `json:"credit" doc:"Posted to the balance when the month is closed"`
 	ClosesAt               time.Time     `json:"closes_at"`

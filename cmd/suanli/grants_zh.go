@@ -31,6 +31,8 @@ func init() {
 		"everything":             "全部",
 		"%s after the first use": "首次使用后 %s",
 		"GRANTED":                "赠金",
+		"GIVEN":                  "其他入账",
+		"paid by grants":         "赠金抵扣",
 	})
 	maps.Copy(words, map[string][2]string{
 		"coupon":    {"coupon", "优惠码"},

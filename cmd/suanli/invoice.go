@@ -28,10 +28,10 @@ func invoiceCommand() *cobra.Command {
 			}, printInvoice),
 		downloadCommand(),
 		listing("statements", tr("List closed months: opening, invoiced, paid, closing"), func(ctx context.Context, c *api.Client) ([]api.Statement, error) { return c.Statements(ctx) },
-			[]string{tr("FROM"), tr("TO"), tr("OPENING"), tr("INVOICED"), tr("CREDITED"), tr("PAID"), tr("REFUNDED"), tr("CLOSING"), tr("CURRENCY")},
+			[]string{tr("FROM"), tr("TO"), tr("OPENING"), tr("INVOICED"), tr("CREDITED"), tr("PAID"), tr("REFUNDED"), tr("GIVEN"), tr("CLOSING"), tr("CURRENCY")},
 			func(s api.Statement) []any {
 				return []any{s.Start.Local().Format(time.DateTime), s.End.Local().Format(time.DateTime), s.Opening.Display(), s.Invoiced.Display(), s.Credited.Display(),
-					s.Paid.Display(), s.Refunded.Display(), s.Closing.Display(), s.Currency}
+					s.Paid.Display(), s.Refunded.Display(), s.Given.Display(), s.Closing.Display(), s.Currency}
 			}),
 		duesCommand(), creditsCommand(), creditCommand(), writeOffCommand(), profileCommand(),
 	)
@@ -55,7 +55,10 @@ func printInvoice(cmd *cobra.Command, v *api.Invoice) {
 		if l.Correction {
 			what = tr("correction of an earlier month")
 		}
-		t.add(l.LeaseID+mark(l.Simulated), word(l.Meter), what, l.Amount.String(), l.Shown.Display())
+		t.add(l.LeaseID+mark(l.Simulated), word(l.Meter), what, l.Amount.String(), (l.Shown + l.Discount).Display())
+	}
+	if v.Discount != 0 {
+		t.add(tr("paid by grants"), "", "", "", (-v.Discount).Display())
 	}
 	t.add(tr("subtotal"), "", "", v.Exact.String(), v.Subtotal.Display())
 	for _, x := range v.Taxes {

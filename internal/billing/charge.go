@@ -68,36 +68,58 @@ func (s *Service) chargeStretch(ctx context.Context, tx *store.Tx, a *accountRow
 	if err != nil {
 		return err
 	}
-	var total, provider, commission money.Amount
 	var spends []pricing.Spend
 	for _, m := range pricing.Meters {
-		delta := due[m] - l.posted[m]
-		if delta == 0 || (!last && !timed(m)) {
-			continue
-		}
-		p, c, err := s.insertCharge(ctx, tx, a, l, m, due[m], from, latest(from, at))
-		if err != nil {
-			return err
-		}
-		total, provider, commission = total+delta, provider+p, commission+c
-		if delta > 0 {
+		if delta := due[m] - l.posted[m]; delta > 0 && (last || timed(m)) {
 			spends = append(spends, pricing.Spend{Reference: l.id, Meter: m, From: from, Until: latest(from, at), Amount: delta})
 		}
-	}
-	if total == 0 && provider == 0 && commission == 0 {
-		return nil
 	}
 	draws, err := draw(grants, spends, at)
 	if err != nil {
 		return err
 	}
-	given, err := s.drawn(ctx, tx, l, grants, draws, max(0, provider)+max(0, commission))
+	granted, err := s.drawn(ctx, tx, l, grants, spends, draws)
 	if err != nil {
 		return err
 	}
-	batch, err := s.chargeTransfers(ctx, tx, a, l, provider, commission, at, chargeCodes{CodeCharge, CodeCorrection}, given)
+	var out, back struct{ provider, commission, granted money.Amount }
+	var lost money.Amount
+	for _, m := range pricing.Meters {
+		delta := due[m] - l.posted[m]
+		if delta == 0 || (!last && !timed(m)) {
+			continue
+		}
+		side := &out
+		if delta < 0 {
+			// A correction gives back to grants what they paid for this meter, first.
+			live, gone, err := s.undrawn(ctx, tx, l, m, -delta)
+			if err != nil {
+				return err
+			}
+			side, granted[m], lost = &back, -live-gone, lost+gone
+		}
+		p, c, err := s.insertCharge(ctx, tx, a, l, m, due[m], granted[m], from, latest(from, at))
+		if err != nil {
+			return err
+		}
+		side.provider, side.commission, side.granted = side.provider+p, side.commission+c, side.granted+granted[m]
+	}
+	// What comes back and what is owed are posted apart: what grants paid for one
+	// meter must not pay for another's use in the wallet's stead.
+	batch, err := s.chargeTransfers(ctx, tx, a, l, back.provider, back.commission, at, chargeCodes{CodeCharge, CodeCorrection}, back.granted)
 	if err != nil {
 		return err
+	}
+	if lost > 0 {
+		batch = append(batch, s.transfer(a, ledger.Grant(a.id), ledger.Promotions, lost, CodeGrantExpired, l.id, at))
+	}
+	owed, err := s.chargeTransfers(ctx, tx, a, l, out.provider, out.commission, at, chargeCodes{CodeCharge, CodeCorrection}, out.granted)
+	if err != nil {
+		return err
+	}
+	batch = append(batch, owed...)
+	if len(batch) == 0 {
+		return nil
 	}
 	if err := s.cfg.Ledger.Post(ctx, tx, batch...); err != nil {
 		return err
@@ -112,8 +134,9 @@ func (s *Service) chargeStretch(ctx context.Context, tx *store.Tx, a *accountRow
 }
 
 // insertCharge writes the charge that brings what is posted of a meter to due, and
-// returns the provider's and the platform's part of it.
-func (s *Service) insertCharge(ctx context.Context, tx *store.Tx, a *accountRow, l *leaseRow, m pricing.Meter, due money.Amount, from, to time.Time) (provider, commission money.Amount, err error) {
+// returns the provider's and the platform's part of it. Grants pay granted of it;
+// less than 0: that much goes back to them.
+func (s *Service) insertCharge(ctx context.Context, tx *store.Tx, a *accountRow, l *leaseRow, m pricing.Meter, due, granted money.Amount, from, to time.Time) (provider, commission money.Amount, err error) {
 	p, c, err := shareOf(due, l.posted[m], l.quote.Tariff.CommissionBasisPoints)
 	if err != nil {
 		return 0, 0, err
@@ -126,9 +149,9 @@ func (s *Service) insertCharge(ctx context.Context, tx *store.Tx, a *accountRow,
 	if err != nil {
 		return 0, 0, err
 	}
-	if _, err := tx.Exec(ctx, `INSERT INTO billing_charges (id, lease_id, account_id, provider_id, meter, currency, amount, provider, commission, simulated, from_at, to_at, posted_at, booked_at)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
-		ident.New(ident.Charge), l.id, l.accountID, l.providerID, string(m), string(a.currency), int64(due-l.posted[m]), int64(p), int64(c), simulated,
+	if _, err := tx.Exec(ctx, `INSERT INTO billing_charges (id, lease_id, account_id, provider_id, meter, currency, amount, provider, commission, granted, simulated, from_at, to_at, posted_at, booked_at)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+		ident.New(ident.Charge), l.id, l.accountID, l.providerID, string(m), string(a.currency), int64(due-l.posted[m]), int64(p), int64(c), int64(granted), simulated,
 		store.Micros(from), store.Micros(to), store.Micros(s.cfg.Clock()), store.Micros(booked)); err != nil {
 		return 0, 0, err
 	}
@@ -162,21 +185,23 @@ func shareOf(due, posted money.Amount, commissionBasisPoints int64) (provider, c
 
 // chargeTransfers moves provider and commission out of what grants have given for
 // it, then the renter's wallet, then its hold, then into debt; or, where they are
-// negative, back to the grants that have paid for the lease, and then to the wallet.
+// negative, -given back to the grants that have paid for it, and the rest to the
+// wallet.
 func (s *Service) chargeTransfers(ctx context.Context, tx *store.Tx, a *accountRow, l *leaseRow, provider, commission money.Amount, at time.Time, codes chargeCodes, given money.Amount) ([]ledger.Transfer, error) {
+	if provider == 0 && commission == 0 {
+		return nil, nil
+	}
 	wallet, hold, _, err := s.funds(ctx, tx, a.id, a.currency)
 	if err != nil {
 		return nil, err
 	}
 	var owed, back []leg
-	var less money.Amount
 	for _, to := range []leg{{ledger.Payable(l.providerID), provider}, {ledger.Commission, commission}} {
 		if to.amount > 0 {
 			owed = append(owed, to)
 		}
 		if to.amount < 0 {
 			back = append(back, leg{to.path, -to.amount})
-			less -= to.amount
 		}
 	}
 	var batch []ledger.Transfer
@@ -194,18 +219,7 @@ func (s *Service) chargeTransfers(ctx context.Context, tx *store.Tx, a *accountR
 		}
 	}
 	const all = 1<<62 - 1
-	if less > 0 {
-		var live, lost money.Amount
-		if codes.back == CodeCorrection { // months are paid from the wallet
-			if live, lost, err = s.undrawn(ctx, tx, l, less); err != nil {
-				return nil, err
-			}
-		}
-		spread(back, []leg{{ledger.Grant(a.id), live + lost}, {ledger.Wallet(a.id), all}}, codes.back)
-		if lost > 0 {
-			batch = append(batch, s.transfer(a, ledger.Grant(a.id), ledger.Promotions, lost, CodeGrantExpired, l.id, at))
-		}
-	}
+	spread(back, []leg{{ledger.Grant(a.id), -given}, {ledger.Wallet(a.id), all}}, codes.back)
 	spread([]leg{{ledger.Grant(a.id), given}, {ledger.Wallet(a.id), wallet}, {ledger.Hold(a.id), hold}, {ledger.Receivable(a.id), all}}, owed, codes.out)
 	return batch, nil
 }

@@ -186,9 +186,9 @@ func (s *Service) credit(ctx context.Context, tx *store.Tx, p account.Principal,
 
 // arithmetic is what pricing knows an invoice as.
 func (v Invoice) arithmetic() pricing.Invoice {
-	out := pricing.Invoice{Currency: v.Currency, Exact: v.Exact, Subtotal: v.Subtotal, Rounding: v.Rounding, Total: v.Total}
+	out := pricing.Invoice{Currency: v.Currency, Discount: v.Discount, Exact: v.Exact, Subtotal: v.Subtotal, Rounding: v.Rounding, Total: v.Total}
 	for _, l := range v.Lines {
-		out.Lines = append(out.Lines, pricing.ShownLine{InvoiceLine: pricing.InvoiceLine{Reference: l.LeaseID, Meter: l.Meter, Amount: l.Amount}, Shown: l.Shown, Tax: l.Tax})
+		out.Lines = append(out.Lines, pricing.ShownLine{InvoiceLine: pricing.InvoiceLine{Reference: l.LeaseID, Meter: l.Meter, Amount: l.Amount, Granted: l.Granted}, Shown: l.Shown, Discount: l.Discount, Tax: l.Tax})
 	}
 	for _, t := range v.Taxes {
 		out.Taxes = append(out.Taxes, pricing.TaxLine{Rule: pricing.TaxRule{Jurisdiction: t.Jurisdiction, Name: t.Name, PPM: t.PPM, Inclusive: t.Inclusive}, Amount: t.Amount})
@@ -242,7 +242,9 @@ func credited(ctx context.Context, tx *store.Tx, v Invoice) (pricing.Credited, e
 
 // creditTransfers gives back a note's lines: each part as the difference of what
 // of it belongs to all that is taken back, after and before. So notes for all of a
-// line give back exactly what its postings took.
+// line give back exactly what its postings took. What grants paid goes back to
+// where they came from, and not to the wallet: nobody is given money for what a
+// grant paid.
 func (s *Service) creditTransfers(a *accountRow, v Invoice, done pricing.Credited, note CreditNote, at time.Time) []ledger.Transfer {
 	var batch []ledger.Transfer
 	move := func(from, to string, amount money.Amount) {
@@ -259,10 +261,14 @@ func (s *Service) creditTransfers(a *accountRow, v Invoice, done pricing.Credite
 		grown := func(whole money.Amount) money.Amount {
 			return portion(whole, done[c.Position]+c.Amount, l.Shown) - portion(whole, done[c.Position], l.Shown)
 		}
-		provider, commission := grown(l.Earned), grown(l.Amount-l.Earned)
-		move(ledger.Payable(l.ProviderID), wallet, provider)
-		move(ledger.Commission, wallet, commission)
-		move(ledger.Rounding, wallet, c.Amount-provider-commission)
+		provider, commission, granted := grown(l.Earned), grown(l.Amount-l.Earned), grown(l.Granted)
+		// Out of the provider's part first, then the commission, to the micro.
+		theirs := between(granted, provider)
+		move(ledger.Payable(l.ProviderID), ledger.Promotions, theirs)
+		move(ledger.Payable(l.ProviderID), wallet, provider-theirs)
+		move(ledger.Commission, ledger.Promotions, granted-theirs)
+		move(ledger.Commission, wallet, commission-granted+theirs)
+		move(ledger.Rounding, wallet, c.Amount-(provider+commission-granted))
 		for n, t := range v.Taxes {
 			path := ledger.Tax(t.Jurisdiction)
 			if !t.Inclusive {
@@ -275,6 +281,14 @@ func (s *Service) creditTransfers(a *accountRow, v Invoice, done pricing.Credite
 		}
 	}
 	return batch
+}
+
+// between is as much of want as lies from 0 to limit, on either side of 0.
+func between(want, limit money.Amount) money.Amount {
+	if limit < 0 {
+		return max(limit, min(want, 0))
+	}
+	return min(limit, max(want, 0))
 }
 
 // CreditNotes returns the credit notes of an account's invoice, oldest first, or

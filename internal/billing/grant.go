@@ -346,35 +346,34 @@ func (s *Service) coveredNow(grants []*Grant, leases []*leaseRow, now time.Time)
 	})
 }
 
-// drawn writes what grants pay of a charge, at most owed, and returns the sum.
-func (s *Service) drawn(ctx context.Context, tx *store.Tx, l *leaseRow, grants []*Grant, draws []pricing.Draw, owed money.Amount) (sum money.Amount, err error) {
+// drawn writes what grants pay of the spends of a lease, and returns it by meter.
+func (s *Service) drawn(ctx context.Context, tx *store.Tx, l *leaseRow, grants []*Grant, spends []pricing.Spend, draws []pricing.Draw) (map[pricing.Meter]money.Amount, error) {
+	byMeter := map[pricing.Meter]money.Amount{}
 	for _, d := range draws {
-		amount := min(d.Amount, owed-sum)
-		if amount <= 0 {
-			continue
-		}
 		for _, g := range grants {
 			if g.ID == d.GrantID {
-				g.Spent += amount
+				g.Spent += d.Amount
 			}
 		}
-		if _, err := tx.Exec(ctx, `UPDATE billing_grants SET spent = spent + ? WHERE id = ?`, int64(amount), d.GrantID); err != nil {
-			return 0, fmt.Errorf("draw on grant %s: %w", d.GrantID, err)
+		m := spends[d.Spend].Meter
+		if _, err := tx.Exec(ctx, `UPDATE billing_grants SET spent = spent + ? WHERE id = ?`, int64(d.Amount), d.GrantID); err != nil {
+			return nil, fmt.Errorf("draw on grant %s: %w", d.GrantID, err)
 		}
-		if _, err := tx.Exec(ctx, `INSERT INTO billing_draws (grant_id, lease_id, amount) VALUES (?, ?, ?)
-			ON CONFLICT (grant_id, lease_id) DO UPDATE SET amount = billing_draws.amount + excluded.amount`, d.GrantID, l.id, int64(amount)); err != nil {
-			return 0, fmt.Errorf("draw on grant %s: %w", d.GrantID, err)
+		if _, err := tx.Exec(ctx, `INSERT INTO billing_draws (grant_id, lease_id, meter, amount) VALUES (?, ?, ?, ?)
+			ON CONFLICT (grant_id, lease_id, meter) DO UPDATE SET amount = billing_draws.amount + excluded.amount`, d.GrantID, l.id, string(m), int64(d.Amount)); err != nil {
+			return nil, fmt.Errorf("draw on grant %s: %w", d.GrantID, err)
 		}
-		sum += amount
+		byMeter[m] += d.Amount
 	}
-	return sum, nil
+	return byMeter, nil
 }
 
-// undrawn gives back to grants what they have paid of a lease, up to an amount: a
-// correction must not turn what was given into money. live is what goes to grants
-// that can still be spent, lost what goes to those that are over.
-func (s *Service) undrawn(ctx context.Context, tx *store.Tx, l *leaseRow, amount money.Amount) (live, lost money.Amount, err error) {
-	rows, err := tx.Query(ctx, `SELECT d.grant_id, d.amount, g.expired FROM billing_draws d JOIN billing_grants g ON g.id = d.grant_id WHERE d.lease_id = ? AND d.amount > 0 ORDER BY d.grant_id DESC`, l.id)
+// undrawn gives back to grants what they have paid of a meter of a lease, up to an
+// amount: a correction must not turn what was given into money. live is what goes to
+// grants that can still be spent, lost what goes to those that are over.
+func (s *Service) undrawn(ctx context.Context, tx *store.Tx, l *leaseRow, m pricing.Meter, amount money.Amount) (live, lost money.Amount, err error) {
+	rows, err := tx.Query(ctx, `SELECT d.grant_id, d.amount, g.expired FROM billing_draws d JOIN billing_grants g ON g.id = d.grant_id
+		WHERE d.lease_id = ? AND d.meter = ? AND d.amount > 0 ORDER BY d.grant_id DESC`, l.id, string(m))
 	if err != nil {
 		return 0, 0, fmt.Errorf("draws of lease %s: %w", l.id, err)
 	}
@@ -404,7 +403,7 @@ func (s *Service) undrawn(ctx context.Context, tx *store.Tx, l *leaseRow, amount
 		if back <= 0 {
 			break
 		}
-		if _, err := tx.Exec(ctx, `UPDATE billing_draws SET amount = amount - ? WHERE grant_id = ? AND lease_id = ?`, int64(back), p.grant, l.id); err != nil {
+		if _, err := tx.Exec(ctx, `UPDATE billing_draws SET amount = amount - ? WHERE grant_id = ? AND lease_id = ? AND meter = ?`, int64(back), p.grant, l.id, string(m)); err != nil {
 			return 0, 0, fmt.Errorf("give back to grant %s: %w", p.grant, err)
 		}
 		if _, err := tx.Exec(ctx, `UPDATE billing_grants SET spent = spent - ? WHERE id = ?`, int64(back), p.grant); err != nil {

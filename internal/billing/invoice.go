@@ -55,8 +55,9 @@ type Invoice struct {
 	Customer  Party          `json:"customer"`
 	Currency  money.Currency `json:"currency"`
 	Lines     []InvoiceLine  `json:"lines"`
-	Exact     money.Amount   `json:"exact"`    // the lines' sum
-	Subtotal  money.Amount   `json:"subtotal"` // Exact, rounded once
+	Discount  money.Amount   `json:"discount,omitempty"` // what grants paid of all lines, as shown
+	Exact     money.Amount   `json:"exact"`              // what grants left to pay of the lines
+	Subtotal  money.Amount   `json:"subtotal"`           // Exact, rounded once
 	Rounding  money.Amount   `json:"rounding"`
 	Taxes     []InvoiceTax   `json:"taxes"`
 	Total     money.Amount   `json:"total"`
@@ -73,7 +74,9 @@ type InvoiceLine struct {
 	To         time.Time      `json:"to"`
 	Correction bool           `json:"correction,omitempty"` // of use before Start
 	Amount     money.Amount   `json:"amount"`               // to the micro
-	Shown      money.Amount   `json:"shown"`                // in whole minor units, by largest remainder
+	Granted    money.Amount   `json:"granted,omitempty"`    // what grants paid of Amount
+	Shown      money.Amount   `json:"shown"`                // what they left to pay, in whole minor units, by largest remainder
+	Discount   money.Amount   `json:"discount,omitempty"`   // what they paid, likewise: Shown + Discount is Amount as shown
 	Tax        []money.Amount `json:"tax"`                  // of each of the taxes
 	Simulated  bool           `json:"simulated,omitempty"`
 	ProviderID string         `json:"provider_id"`
@@ -106,7 +109,7 @@ func (s *Service) invoice(ctx context.Context, tx *store.Tx, a *accountRow, p pe
 	}
 	sums := make([]pricing.InvoiceLine, len(lines))
 	for i, l := range lines {
-		sums[i] = pricing.InvoiceLine{Reference: l.LeaseID, Meter: l.Meter, Amount: l.Amount}
+		sums[i] = pricing.InvoiceLine{Reference: l.LeaseID, Meter: l.Meter, Amount: l.Amount, Granted: l.Granted}
 	}
 	v, err := pricing.NewInvoice(a.currency, sums, rules)
 	if err != nil {
@@ -114,11 +117,11 @@ func (s *Service) invoice(ctx context.Context, tx *store.Tx, a *accountRow, p pe
 	}
 	doc := Invoice{
 		ID: ident.New(ident.Invoice), AccountID: a.id, Start: p.start, End: p.end, IssuedAt: now.UTC().Truncate(time.Microsecond), Issuer: s.cfg.Issuer,
-		Customer: party, Currency: a.currency, Lines: lines, Exact: v.Exact, Subtotal: v.Subtotal, Rounding: v.Rounding, Total: v.Total,
+		Customer: party, Currency: a.currency, Lines: lines, Discount: v.Discount, Exact: v.Exact, Subtotal: v.Subtotal, Rounding: v.Rounding, Total: v.Total,
 		Taxes: []InvoiceTax{},
 	}
 	for i := range lines {
-		lines[i].Shown, lines[i].Tax = v.Lines[i].Shown, v.Lines[i].Tax
+		lines[i].Shown, lines[i].Discount, lines[i].Tax = v.Lines[i].Shown, v.Lines[i].Discount, v.Lines[i].Tax
 		doc.Simulated = doc.Simulated || lines[i].Simulated
 	}
 	for _, t := range v.Taxes {
@@ -156,7 +159,7 @@ func (s *Service) invoice(ctx context.Context, tx *store.Tx, a *accountRow, p pe
 // use before the month, which was learned after that was closed, is a line of its
 // own.
 func (s *Service) invoiceLines(ctx context.Context, tx *store.Tx, a *accountRow, p period) ([]InvoiceLine, error) {
-	rows, err := tx.Query(ctx, `SELECT lease_id, meter, provider_id, MAX(simulated), MIN(from_at), MAX(to_at), CAST(SUM(amount) AS BIGINT), CAST(SUM(provider) AS BIGINT)
+	rows, err := tx.Query(ctx, `SELECT lease_id, meter, provider_id, MAX(simulated), MIN(from_at), MAX(to_at), CAST(SUM(amount) AS BIGINT), CAST(SUM(provider) AS BIGINT), CAST(SUM(granted) AS BIGINT)
 		FROM billing_charges WHERE account_id = ? AND booked_at > ? AND booked_at <= ? GROUP BY lease_id, meter, provider_id ORDER BY lease_id, meter, provider_id`,
 		a.id, store.Micros(p.start), store.Micros(p.end))
 	if err != nil {
@@ -167,7 +170,7 @@ func (s *Service) invoiceLines(ctx context.Context, tx *store.Tx, a *accountRow,
 	for rows.Next() {
 		var l InvoiceLine
 		var simulated, from, to int64
-		if err := rows.Scan(&l.LeaseID, &l.Meter, &l.ProviderID, &simulated, &from, &to, &l.Amount, &l.Earned); err != nil {
+		if err := rows.Scan(&l.LeaseID, &l.Meter, &l.ProviderID, &simulated, &from, &to, &l.Amount, &l.Earned, &l.Granted); err != nil {
 			return nil, fmt.Errorf("charges of a month: %w", err)
 		}
 		l.Simulated, l.From, l.To = simulated != 0, latest(p.start, store.Time(from)), store.Time(to)
@@ -185,12 +188,12 @@ func (s *Service) invoiceLines(ctx context.Context, tx *store.Tx, a *accountRow,
 		}
 		if late != 0 {
 			c := l
-			c.Correction, c.Amount, c.Earned, c.To = true, late, portion(l.Earned, late, l.Amount), p.start
+			c.Correction, c.Amount, c.Earned, c.Granted, c.To = true, late, portion(l.Earned, late, l.Amount), portion(l.Granted, late, l.Amount), p.start
 			c.From = c.To
-			l.Amount, l.Earned = l.Amount-late, l.Earned-c.Earned
+			l.Amount, l.Earned, l.Granted = l.Amount-late, l.Earned-c.Earned, l.Granted-c.Granted
 			lines = append(lines, c)
 		}
-		if l.Amount != 0 {
+		if l.Amount != 0 || l.Granted != 0 {
 			lines = append(lines, l)
 		}
 	}

@@ -139,15 +139,16 @@ func (s *Service) Payees(ctx context.Context) ([]Payee, error) {
 	return out, nil
 }
 
-// Charged returns what a lease was charged, and its provider's part of it, by
-// charges whose stretch ended after a moment and not after another.
-func (s *Service) Charged(ctx context.Context, tx *store.Tx, leaseID string, after, until time.Time) (amount, provider money.Amount, err error) {
-	err = tx.QueryRow(ctx, `SELECT CAST(COALESCE(SUM(amount), 0) AS BIGINT), CAST(COALESCE(SUM(provider), 0) AS BIGINT)
-		FROM billing_charges WHERE lease_id = ? AND to_at > ? AND to_at <= ?`, leaseID, store.Micros(after), store.Micros(until)).Scan(&amount, &provider)
+// Charged returns what a lease was charged, its provider's part of it, and what
+// grants paid of it, by charges whose stretch ended after a moment and not after
+// another.
+func (s *Service) Charged(ctx context.Context, tx *store.Tx, leaseID string, after, until time.Time) (amount, provider, granted money.Amount, err error) {
+	err = tx.QueryRow(ctx, `SELECT CAST(COALESCE(SUM(amount), 0) AS BIGINT), CAST(COALESCE(SUM(provider), 0) AS BIGINT), CAST(COALESCE(SUM(granted), 0) AS BIGINT)
+		FROM billing_charges WHERE lease_id = ? AND to_at > ? AND to_at <= ?`, leaseID, store.Micros(after), store.Micros(until)).Scan(&amount, &provider, &granted)
 	if err != nil {
-		return 0, 0, fmt.Errorf("charges of lease %s: %w", leaseID, err)
+		return 0, 0, 0, fmt.Errorf("charges of lease %s: %w", leaseID, err)
 	}
-	return amount, provider, nil
+	return amount, provider, granted, nil
 }
 
 // Give posts transfers to an account's wallet under the account's lock, and pays

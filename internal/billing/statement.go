@@ -23,23 +23,53 @@ type Statement struct {
 	ClosedAt  time.Time
 }
 
-// state writes the statement of a month. What was paid, credited and refunded is
-// the difference between all of it up to the month's end and that on earlier
+// funding is what has moved an account's own money, in all, by what it was.
+type funding struct{ paid, refunded, given, used money.Amount }
+
+// ownMoney are the places of what an account has or owes.
+func ownMoney(accountID string) []string {
+	return []string{ledger.Wallet(accountID), ledger.Hold(accountID), ledger.Receivable(accountID)}
+}
+
+// funded sums up what came to an account and left it before a moment, beside what
+// credit notes gave. used is what it paid for use and on invoices.
+func (s *Service) funded(ctx context.Context, tx *store.Tx, accountID string, currency money.Currency, before time.Time) (f funding, err error) {
+	moved, err := s.cfg.Ledger.Moved(ctx, tx, currency, before, ownMoney(accountID)...)
+	if err != nil {
+		return f, err
+	}
+	for code, m := range moved {
+		switch code {
+		case CodeDeposit:
+			f.paid += m.In - m.Out
+		case CodePaidBack:
+			f.refunded += m.Out - m.In
+		case CodeCharge, CodeCorrection, CodePrepayment, CodeUnusedPaid, CodeTax, CodeRounding:
+			f.used += m.Out - m.In
+		case CodeCredit, CodeWriteOff: // by the notes, and by the dues
+		default:
+			f.given += m.In - m.Out
+		}
+	}
+	return f, nil
+}
+
+// state writes the statement of a month. What was paid, credited, refunded and given
+// is the difference between all of it up to the month's end and that on earlier
 // statements, so that each is on exactly one.
 func (s *Service) state(ctx context.Context, tx *store.Tx, a *accountRow, p period, invoiceID string, invoiced money.Amount, now time.Time) error {
 	st := pricing.Statement{Invoiced: invoiced}
-	var paid, credited, refunded money.Amount
-	err := tx.QueryRow(ctx, `SELECT CAST(COALESCE(SUM(paid), 0) AS BIGINT), CAST(COALESCE(SUM(credited), 0) AS BIGINT), CAST(COALESCE(SUM(refunded), 0) AS BIGINT)
-		FROM billing_statements WHERE account_id = ?`, a.id).Scan(&paid, &credited, &refunded)
+	var paid, credited, refunded, given money.Amount
+	err := tx.QueryRow(ctx, `SELECT CAST(COALESCE(SUM(paid), 0) AS BIGINT), CAST(COALESCE(SUM(credited), 0) AS BIGINT), CAST(COALESCE(SUM(refunded), 0) AS BIGINT),
+		CAST(COALESCE(SUM(given), 0) AS BIGINT) FROM billing_statements WHERE account_id = ?`, a.id).Scan(&paid, &credited, &refunded, &given)
 	if err != nil {
 		return fmt.Errorf("statements of %s: %w", a.id, err)
 	}
-	if st.Paid, _, err = s.cfg.Ledger.Flow(ctx, tx, ledger.Wallet(a.id), a.currency, CodeDeposit, p.end); err != nil {
+	f, err := s.funded(ctx, tx, a.id, a.currency, p.end)
+	if err != nil {
 		return err
 	}
-	if _, st.Refunded, err = s.cfg.Ledger.Flow(ctx, tx, ledger.Wallet(a.id), a.currency, CodePaidBack, p.end); err != nil {
-		return err
-	}
+	st.Paid, st.Refunded, st.Given = f.paid, f.refunded, f.given
 	// What was written off is not owed any more, as if it had been credited.
 	if err = tx.QueryRow(ctx, `SELECT CAST(COALESCE(SUM(total), 0) AS BIGINT) FROM (
 		SELECT total FROM billing_credits WHERE account_id = ? AND issued_at < ?
@@ -47,7 +77,7 @@ func (s *Service) state(ctx context.Context, tx *store.Tx, a *accountRow, p peri
 		a.id, store.Micros(p.end), a.id, store.Micros(p.end)).Scan(&st.Credited); err != nil {
 		return fmt.Errorf("credits of %s: %w", a.id, err)
 	}
-	st.Paid, st.Credited, st.Refunded = st.Paid-paid, st.Credited-credited, st.Refunded-refunded
+	st.Paid, st.Credited, st.Refunded, st.Given = st.Paid-paid, st.Credited-credited, st.Refunded-refunded, st.Given-given
 	err = tx.QueryRow(ctx, `SELECT closing FROM billing_statements WHERE account_id = ? ORDER BY start_at DESC LIMIT 1`, a.id).Scan(&st.Opening)
 	if err != nil && !errors.Is(err, store.ErrNoRows) {
 		return fmt.Errorf("statements of %s: %w", a.id, err)
@@ -55,9 +85,9 @@ func (s *Service) state(ctx context.Context, tx *store.Tx, a *accountRow, p peri
 	if st, err = st.Close(); err != nil {
 		return err
 	}
-	if _, err := tx.Exec(ctx, `INSERT INTO billing_statements (account_id, start_at, end_at, currency, opening, invoiced, credited, paid, refunded, closing, invoice_id, closed_at)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`, a.id, store.Micros(p.start), store.Micros(p.end), string(a.currency),
-		int64(st.Opening), int64(st.Invoiced), int64(st.Credited), int64(st.Paid), int64(st.Refunded), int64(st.Closing), invoiceID, store.Micros(now)); err != nil {
+	if _, err := tx.Exec(ctx, `INSERT INTO billing_statements (account_id, start_at, end_at, currency, opening, invoiced, credited, paid, refunded, given, closing, invoice_id, closed_at)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`, a.id, store.Micros(p.start), store.Micros(p.end), string(a.currency),
+		int64(st.Opening), int64(st.Invoiced), int64(st.Credited), int64(st.Paid), int64(st.Refunded), int64(st.Given), int64(st.Closing), invoiceID, store.Micros(now)); err != nil {
 		return fmt.Errorf("state %s: %w", a.id, err)
 	}
 	return nil
@@ -71,7 +101,7 @@ func (s *Service) Statements(ctx context.Context, accountID string, before time.
 	}
 	var out []Statement
 	err := s.cfg.DB.View(ctx, func(ctx context.Context, tx *store.Tx) error {
-		rows, err := tx.Query(ctx, `SELECT account_id, start_at, end_at, currency, opening, invoiced, credited, paid, refunded, closing, invoice_id, closed_at
+		rows, err := tx.Query(ctx, `SELECT account_id, start_at, end_at, currency, opening, invoiced, credited, paid, refunded, given, closing, invoice_id, closed_at
 			FROM billing_statements WHERE account_id = ? AND start_at < ? ORDER BY start_at DESC LIMIT ?`, accountID, store.Micros(before), limit)
 		if err != nil {
 			return err
@@ -80,7 +110,7 @@ func (s *Service) Statements(ctx context.Context, accountID string, before time.
 		for rows.Next() {
 			var st Statement
 			var start, end, closed int64
-			if err := rows.Scan(&st.AccountID, &start, &end, &st.Currency, &st.Opening, &st.Invoiced, &st.Credited, &st.Paid, &st.Refunded, &st.Closing,
+			if err := rows.Scan(&st.AccountID, &start, &end, &st.Currency, &st.Opening, &st.Invoiced, &st.Credited, &st.Paid, &st.Refunded, &st.Given, &st.Closing,
 				&st.InvoiceID, &closed); err != nil {
 				return err
 			}

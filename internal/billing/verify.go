@@ -61,7 +61,7 @@ func (s *Service) VerifyLedger(ctx context.Context) (Report, error) {
 func (s *Service) Proof(ctx context.Context, tx *store.Tx) (Report, error) {
 	var r Report
 	for _, check := range []func(context.Context, *store.Tx, *Report) error{
-		s.verifyLeases, s.verifyReserved, s.verifyCharges, s.verifyPayments, s.verifyDocuments, s.verifyInvoices, s.verifyPapers, s.verifyStatements, s.verifyMonths, s.verifyCredit,
+		s.verifyLeases, s.verifyReserved, s.verifyCharges, s.verifyPayments, s.verifyDocuments, s.verifyInvoices, s.verifyPapers, s.verifyStatements, s.verifyMonths, s.verifyGrants, s.verifyStandings, s.verifyCredit,
 	} {
 		if err := check(ctx, tx, &r); err != nil {
 			return r, fmt.Errorf("verify the books: %w", err)
@@ -77,7 +77,7 @@ func (r *Report) wrong(subject, format string, args ...any) {
 }
 
 // chargeSum is what the charges of one meter come to.
-type chargeSum struct{ count, amount, provider, commission int64 }
+type chargeSum struct{ count, amount, provider, commission, granted int64 }
 
 type meterOf struct {
 	lease string
@@ -109,7 +109,7 @@ func (s *Service) verifyLeases(ctx context.Context, tx *store.Tx, r *Report) err
 }
 
 func chargeSums(ctx context.Context, tx *store.Tx, where string, args ...any) (map[meterOf]chargeSum, error) {
-	rows, err := tx.Query(ctx, `SELECT lease_id, meter, COUNT(*), CAST(SUM(amount) AS BIGINT), CAST(SUM(provider) AS BIGINT), CAST(SUM(commission) AS BIGINT)
+	rows, err := tx.Query(ctx, `SELECT lease_id, meter, COUNT(*), CAST(SUM(amount) AS BIGINT), CAST(SUM(provider) AS BIGINT), CAST(SUM(commission) AS BIGINT), CAST(SUM(granted) AS BIGINT)
 		FROM billing_charges WHERE `+where+` GROUP BY lease_id, meter`, args...)
 	if err != nil {
 		return nil, fmt.Errorf("sum charges: %w", err)
@@ -119,7 +119,7 @@ func chargeSums(ctx context.Context, tx *store.Tx, where string, args ...any) (m
 	for rows.Next() {
 		var k meterOf
 		var c chargeSum
-		if err := rows.Scan(&k.lease, &k.meter, &c.count, &c.amount, &c.provider, &c.commission); err != nil {
+		if err := rows.Scan(&k.lease, &k.meter, &c.count, &c.amount, &c.provider, &c.commission, &c.granted); err != nil {
 			return nil, fmt.Errorf("sum charges: %w", err)
 		}
 		sums[k] = c
@@ -167,9 +167,8 @@ func (s *Service) verifyPayments(ctx context.Context, tx *store.Tx, r *Report) e
 		paths             func(id string) []string
 		sign              money.Amount
 	}{
-		{"account_id", "amount", "paid", func(id string) []string {
-			return []string{ledger.Grant(id), ledger.Wallet(id), ledger.Hold(id), ledger.Receivable(id)}
-		}, -1},
+		{"account_id", "amount - granted", "paid", ownMoney, -1},
+		{"account_id", "granted", "was given by grants", func(id string) []string { return []string{ledger.Grant(id)} }, -1},
 		{"provider_id", "provider", "earned", func(id string) []string { return []string{ledger.Payable(id)} }, 1},
 	} {
 		rows, err := tx.Query(ctx, `SELECT `+side.column+`, currency, CAST(SUM(`+side.sum+`) AS BIGINT) FROM billing_charges GROUP BY `+side.column+`, currency ORDER BY `+side.column)
@@ -315,18 +314,21 @@ func (s *Service) verifyInvoice(ctx context.Context, tx *store.Tx, r *Report, v 
 	for _, l := range v.Lines {
 		k := meterOf{l.LeaseID, l.Meter}
 		c := sums[k]
-		c.amount -= int64(l.Amount)
+		c.amount, c.granted = c.amount-int64(l.Amount), c.granted-int64(l.Granted)
 		sums[k] = c
-		lines = append(lines, pricing.InvoiceLine{Reference: l.LeaseID, Meter: l.Meter, Amount: l.Amount})
+		lines = append(lines, pricing.InvoiceLine{Reference: l.LeaseID, Meter: l.Meter, Amount: l.Amount, Granted: l.Granted})
 	}
 	for _, l := range v.Lines {
 		if left := sums[meterOf{l.LeaseID, l.Meter}].amount; left != 0 {
 			r.wrong(v.Number, "the charges of lease %s for %s in its month come to %s more than its lines", l.LeaseID, l.Meter, money.Amount(left))
 		}
+		if left := sums[meterOf{l.LeaseID, l.Meter}].granted; left != 0 {
+			r.wrong(v.Number, "what grants paid for %s of lease %s in its month comes to %s more than its lines", l.Meter, l.LeaseID, money.Amount(left))
+		}
 		delete(sums, meterOf{l.LeaseID, l.Meter})
 	}
 	for k, c := range sums {
-		if c.amount != 0 {
+		if c.amount != 0 || c.granted != 0 {
 			r.wrong(v.Number, "it has no line for %s of lease %s, which was charged %s", k.meter, k.lease, money.Amount(c.amount))
 		}
 	}
@@ -338,7 +340,7 @@ func (s *Service) verifyInvoice(ctx context.Context, tx *store.Tx, r *Report, v 
 	if err != nil {
 		return err
 	}
-	if got := v.arithmetic(); got.Total != want.Total || got.Subtotal != want.Subtotal || got.Rounding != want.Rounding {
+	if got := v.arithmetic(); got.Total != want.Total || got.Discount != want.Discount || got.Subtotal != want.Subtotal || got.Rounding != want.Rounding {
 		r.wrong(v.Number, "it comes to %s, and its lines and taxes to %s", got.Total, want.Total)
 	}
 	for n := range want.Taxes {

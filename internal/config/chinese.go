@@ -61,6 +61,16 @@ var chinese = map[string]string{
 	"monthly_hours":                     "一个月的包月价相当于多少小时的按量价，周期折扣另计。",
 	"reserve_max_months":                "预留的最长周期（月）；0 表示不出售预留。可选的周期和折扣由主机设定。",
 	"reserve_max_discount_basis_points": "主机的预留折扣合计上限，单位为万分之一。",
+	"trial_amount":                      "试用的价值，以此云的货币计；0 表示不提供试用。",
+	"trial_hours":                       "试用自首次使用起的有效时长，单位为小时。",
+	"trial_max_gpus":                    "仅有试用、从未付款的账户可同时使用的 GPU 数；0 表示与其他账户相同。",
+	"trial_egress_ports":                "此类账户的实例可访问的外部端口，用逗号分隔；留空表示不限。",
+	"trials_per_network":                "一个网络（IPv4 /24 或 IPv6 /48）在 30 天内可开始的试用次数；0 表示不限。",
+	"smtp_address":                      "发送邮件的服务器的 HOST:PORT；留空则不发送邮件。",
+	"smtp_security":                     "到 smtp_address 的邮件如何加密：starttls、tls（从首字节起加密）或 none。",
+	"smtp_user":                         "登录 smtp_address 的用户名；留空则不登录。",
+	"smtp_password_file":                "存放 smtp_user 密码的文件。",
+	"smtp_from":                         "此云的邮件的发件地址。",
 }
 
 // chineseNotes has the Simplified Chinese of each note, by its English.
@@ -70,6 +80,7 @@ var chineseNotes = map[string]string{
 	"want HOST, HOST:PORT or http://HOST:PORT, separated by commas": "应为以逗号分隔的 HOST、HOST:PORT 或 http://HOST:PORT",
 	"%q: want BOUND%s=SHARE%%, with a share of 0%% to 100%%":        "%q：应为 界限%s=比例%%，比例为 0%% 到 100%%",
 	"%q is not in order: want the mildest first":                    "%q 顺序不对：应从最轻的开始",
+	"want ports from 1 to 65535, separated by commas":               "应为以逗号分隔的端口，取值 1 到 65535",
 	"stripe_key and stripe_webhook_secret: give both or neither":    "stripe_key 与 stripe_webhook_secret 必须同时设置或同时留空",
 	"want true or false":         "应为 true 或 false",
 	"a price cannot be negative": "价格不能为负",

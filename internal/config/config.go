@@ -68,6 +68,16 @@ type Config struct {
 	MonthlyHours          int64                  // that a month in advance costs
 	ReserveMaxMonths      int64                  // of a reservation; 0: none are sold
 	ReserveMaxDiscount    int64                  // basis points, that hosts may take off
+	TrialAmount           money.Amount           // that a trial is worth; 0: none
+	TrialHours            int64
+	TrialMaxGPUs          int64
+	TrialEgressPorts      []int // empty: all
+	TrialsPerNetwork      int64 // in 30 days
+	SMTPAddress           string
+	SMTPSecurity          string
+	SMTPUser              string
+	SMTPPasswordFile      string
+	SMTPFrom              string
 	CatalogDir            string
 	TaxTable              string // path of a CSV file; see pricing.ParseTaxTable
 	TaxJurisdiction       string
@@ -345,6 +355,35 @@ func settings() []Setting {
 				return nil
 			}, show: func(c *Config) string { return pricing.FormatTerms(c.MonthlyTerms) }},
 		number("monthly_hours", "730", "Hours on demand that a month in advance costs, before what its term takes off.", 1, 744, func(c *Config) *int64 { return &c.MonthlyHours }),
+		{Key: "trial_amount", Default: "0", Doc: "What a trial is worth, in the cloud's currency; 0: no trials.",
+			parse: func(c *Config, v string) (err error) {
+				if c.TrialAmount, err = money.ParseAmount(v); err == nil && c.TrialAmount < 0 {
+					err = note("a price cannot be negative")
+				}
+				return err
+			}, show: func(c *Config) string { return c.TrialAmount.Display() }},
+		number("trial_hours", "72", "How long a trial is valid from its first use, in hours.", 1, 8784, func(c *Config) *int64 { return &c.TrialHours }),
+		number("trial_max_gpus", "1", "GPUs at once of an account that has a trial and has never paid; 0: as any account.", 0, 1024, func(c *Config) *int64 { return &c.TrialMaxGPUs }),
+		{Key: "trial_egress_ports", Default: "22,53,80,443", Doc: "Ports outside that instances of such an account may reach, separated by commas; empty: all.",
+			parse: func(c *Config, v string) error {
+				c.TrialEgressPorts = nil
+				for _, f := range strings.FieldsFunc(v, func(r rune) bool { return r == ',' || r == ' ' }) {
+					n, err := strconv.ParseUint(f, 10, 16)
+					if err != nil || n == 0 {
+						return note("want ports from 1 to 65535, separated by commas")
+					}
+					c.TrialEgressPorts = append(c.TrialEgressPorts, int(n))
+				}
+				return nil
+			}, show: func(c *Config) string {
+				return strings.Trim(strings.ReplaceAll(fmt.Sprint(c.TrialEgressPorts), " ", ","), "[]")
+			}},
+		number("trials_per_network", "3", "Trials that a network (an IPv4 /24 or an IPv6 /48) may start in 30 days; 0: any number.", 0, 1_000_000, func(c *Config) *int64 { return &c.TrialsPerNetwork }),
+		text("smtp_address", "", "HOST:PORT of the server by which the cloud sends mail; empty: it sends none.", func(c *Config) *string { return &c.SMTPAddress }, optional(address)),
+		text("smtp_security", "starttls", "How mail is encrypted on the way to smtp_address: starttls, tls from the first byte on, or none.", func(c *Config) *string { return &c.SMTPSecurity }, oneOf("starttls", "tls", "none")),
+		text("smtp_user", "", "User to sign in as at smtp_address; empty: without signing in.", func(c *Config) *string { return &c.SMTPUser }),
+		text("smtp_password_file", "", "File with the password of smtp_user.", func(c *Config) *string { return &c.SMTPPasswordFile }, optional(file)),
+		text("smtp_from", "", "E-mail address that the cloud's mail comes from.", func(c *Config) *string { return &c.SMTPFrom }),
 		secret("stripe_key", "Secret or restricted API key of Stripe, with which payments are taken; empty: none are. Give it in the file or the environment: flags are seen by everybody on the machine.", func(c *Config) *string { return &c.StripeKey }),
 		secret("stripe_webhook_secret", "Signing secret of the webhook endpoint at Stripe that sends to PUBLIC_URL/v1/payment-callbacks/stripe.", func(c *Config) *string { return &c.StripeWebhookSecret }),
 		text("stripe_url", "", "URL of Stripe's API, when it is another than Stripe's own, such as a mock's.", func(c *Config) *string { return &c.StripeURL }, optional(webURL)),

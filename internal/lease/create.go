@@ -187,6 +187,9 @@ func (s *Service) take(ctx context.Context, tx *store.Tx, p account.Principal, q
 		if err := s.checkQuota(ctx, tx, p.AccountID, quota, q.Offer.GPUCount); err != nil {
 			return err
 		}
+		if err := s.onTrial(ctx, tx, l); err != nil {
+			return err
+		}
 		if err := insertLease(ctx, tx, l); err != nil {
 			return err
 		}
@@ -386,7 +389,7 @@ func (s *Service) instanceSpec(ctx context.Context, l *Lease) (*protocol.Instanc
 		Environment: spec.Environment, Ports: spec.Ports, DirectPorts: l.Bundle.DirectPorts, GPUs: l.GPUs,
 		CPUMillis: l.Bundle.CPUMillis, MemoryMiB: l.Bundle.MemoryMiB, DiskMiB: l.Bundle.DiskGiB << 10,
 		PIDs: max(pidsPerCPU, pidsPerCPU*l.Bundle.CPUMillis/1000), ShmMiB: shm, SSHKeys: keys,
-		GatewayKeys: s.GatewayKeys, Simulated: l.Simulated,
+		GatewayKeys: s.GatewayKeys, EgressPorts: l.Bundle.EgressPorts, Simulated: l.Simulated,
 	}, nil
 }
 

@@ -68,6 +68,7 @@ type Bundle struct {
 	MemoryMiB   int64       `json:"memory_mib"`
 	DiskGiB     int64       `json:"disk_gib"`
 	DirectPorts map[int]int `json:"direct_ports,omitempty"` // container port → host port
+	EgressPorts []int       `json:"egress_ports,omitempty"` // that it may reach outside; none: all
 	Region      string      `json:"region"`
 	Zone        string      `json:"zone"`
 }

@@ -54,6 +54,8 @@ type Money interface {
 	StopStorage(ctx context.Context, tx *store.Tx, leaseID string, at time.Time) error
 	RecordEgress(ctx context.Context, tx *store.Tx, leaseID string, totalBytes int64, at time.Time) error
 	CheckFunds(ctx context.Context, tx *store.Tx, leaseID string) error
+	// OnlyTrial reports whether an account has a trial and has never paid anything.
+	OnlyTrial(ctx context.Context, tx *store.Tx, accountID string) (bool, error)
 	EndLease(ctx context.Context, tx *store.Tx, leaseID string, at time.Time) error
 	// EndTerm ends months in advance, HoldsTerm says whether there are any in force.
 	EndTerm(ctx context.Context, tx *store.Tx, leaseID string, at time.Time, code string) error
@@ -91,11 +93,12 @@ type Config struct {
 	// InnerRegistries are hosts (with port, if not the usual) that images may be
 	// named from although they are inside of a network.
 	InnerRegistries []string
-	WaitNotice      time.Duration  // how long leases of the spot market take to make room; 2 min
 	Tick            time.Duration  // of the reconciler; 1 s
 	QuoteValid      time.Duration  // how long a quote may be accepted; 15 min
+	WaitNotice      time.Duration  // how long leases of the spot market take to make room; 2 min
 	Reserve         pricing.Bounds // of what hosts take off for reservations; zero: none are sold
 	Monthly         MonthlyTerms   // how months in advance are sold
+	Trial           TrialTerms     // what accounts may rent that have a trial only
 	DefaultIdle     IdleStop       // of leases whose renter and template say nothing
 	Log             *slog.Logger
 	News            News // tells renters what happened; nil: nobody does

@@ -50,6 +50,7 @@ var layers = map[string]rule{
 	"internal/pricing/auction": {layer: core, only: []string{"internal/money"}},
 	"internal/sim":             {layer: core, only: []string{"internal/money", "internal/pricing", "internal/pricing/auction", "internal/placement"}},
 	"internal/pdf":             {layer: core, only: nothing},
+	"internal/mail":            {layer: core, only: nothing},
 	"internal/config":          {layer: core, only: []string{"internal/money", "internal/pricing"}},
 	"internal/store":           {layer: core},
 	"internal/bus":             {layer: core, never: []string{"internal/store", "internal/money"}},
@@ -64,6 +65,7 @@ var layers = map[string]rule{
 	"internal/payment": {layer: service, never: []string{"internal/fleet", "internal/lease", "internal/catalog", "internal/protocol"}},
 	"internal/notify":  {layer: service, only: []string{"internal/account", "internal/store", "internal/ident", "internal/fault", "internal/money", "internal/reach"}},
 	"internal/lease":   {layer: service, never: []string{"internal/ledger", "internal/market"}},
+	"internal/trial":   {layer: service, never: []string{"internal/lease", "internal/fleet", "internal/ledger"}},
 	"internal/market":  {layer: service, never: []string{"internal/ledger", "internal/billing", "internal/catalog", "internal/placement"}},
 
 	"internal/reservation": {layer: service, never: []string{"internal/ledger", "internal/lease", "internal/market", "internal/placement"}},

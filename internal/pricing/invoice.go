@@ -41,6 +41,7 @@ type InvoiceLine struct {
 	Reference string       `json:"reference"` // such as the lease's identifier
 	Meter     Meter        `json:"meter,omitempty"`
 	Amount    money.Amount `json:"amount"`            // exact, to the micro; credits are less than 0
+	Granted   money.Amount `json:"granted,omitempty"` // what grants paid of Amount; less than 0 where a correction gave back to them
 	Untaxed   bool         `json:"untaxed,omitempty"` // such as a deposit
 }
 
@@ -48,8 +49,9 @@ type InvoiceLine struct {
 // own sum is the invoice's.
 type ShownLine struct {
 	InvoiceLine
-	Shown money.Amount   `json:"shown"`
-	Tax   []money.Amount `json:"tax"` // of each of the invoice's taxes
+	Shown    money.Amount   `json:"shown"`    // of what grants left to pay
+	Discount money.Amount   `json:"discount"` // what grants paid; Shown and Discount are Amount in whole minor units
+	Tax      []money.Amount `json:"tax"`      // of each of the invoice's taxes
 }
 
 // TaxLine is what one tax comes to on an invoice.
@@ -62,7 +64,8 @@ type TaxLine struct {
 type Invoice struct {
 	Currency money.Currency `json:"currency"`
 	Lines    []ShownLine    `json:"lines"`
-	Exact    money.Amount   `json:"exact"`    // the lines' sum, to the micro
+	Discount money.Amount   `json:"discount"` // what grants paid of all lines, as shown
+	Exact    money.Amount   `json:"exact"`    // what grants left to pay of the lines, to the micro
 	Subtotal money.Amount   `json:"subtotal"` // Exact, rounded once to the minor unit
 	Rounding money.Amount   `json:"rounding"` // Subtotal − Exact, posted to the rounding account
 	Taxes    []TaxLine      `json:"taxes"`
@@ -71,38 +74,38 @@ type Invoice struct {
 
 // NewInvoice sums lines exactly and rounds once. Lines are shown by largest
 // remainder, and each tax is rounded once and split over the lines in the same way,
-// so everything on the page adds up to its total.
+// so everything on the page adds up to its total. What grants paid is a discount:
+// tax is on what they left to pay.
 func NewInvoice(c money.Currency, in []InvoiceLine, taxes []TaxRule) (Invoice, error) {
 	out := Invoice{Currency: c}
 	unit, err := MinorUnit(c)
 	if err != nil {
 		return out, fmt.Errorf("invoice: %w", err)
 	}
-	var rounded lines
+	whole := make([]money.Amount, len(in))
+	net := make([]money.Amount, len(in))
 	taxed := make([]money.Amount, len(in))
 	for i, l := range in {
-		if out.Exact, err = out.Exact.Add(l.Amount); err != nil {
+		whole[i] = l.Amount
+		if net[i], err = l.Amount.Add(-l.Granted); err != nil {
 			return out, fmt.Errorf("invoice: %w", err)
 		}
-		f, rest, err := floorPart(l.Amount, 1, int64(unit))
-		if err != nil {
-			return out, fmt.Errorf("invoice: %w", err)
-		}
-		rounded.floors, rounded.rest = append(rounded.floors, f*unit), append(rounded.rest, rest)
 		if !l.Untaxed {
-			taxed[i] = l.Amount
+			taxed[i] = net[i]
 		}
 	}
-	if out.Subtotal, err = RoundMinor(out.Exact, c); err != nil {
-		return out, fmt.Errorf("invoice: %w", err)
-	}
-	out.Rounding = out.Subtotal - out.Exact
-	shown, err := rounded.sumTo(out.Subtotal, unit)
+	_, listed, beforeGrants, err := shownLines(c, whole, unit)
 	if err != nil {
 		return out, fmt.Errorf("invoice: %w", err)
 	}
+	var shown []money.Amount
+	if out.Exact, shown, out.Subtotal, err = shownLines(c, net, unit); err != nil {
+		return out, fmt.Errorf("invoice: %w", err)
+	}
+	out.Rounding = out.Subtotal - out.Exact
+	out.Discount = beforeGrants - out.Subtotal
 	for i, l := range in {
-		out.Lines = append(out.Lines, ShownLine{InvoiceLine: l, Shown: shown[i], Tax: make([]money.Amount, len(taxes))})
+		out.Lines = append(out.Lines, ShownLine{InvoiceLine: l, Shown: shown[i], Discount: listed[i] - shown[i], Tax: make([]money.Amount, len(taxes))})
 	}
 	var inclusive int64
 	for _, r := range taxes {
@@ -128,6 +131,27 @@ func NewInvoice(c money.Currency, in []InvoiceLine, taxes []TaxRule) (Invoice, e
 		}
 	}
 	return out, nil
+}
+
+// shownLines sums amounts exactly, rounds the sum once to the minor unit, and shows
+// each of them by largest remainder, so that what is shown adds up to it.
+func shownLines(c money.Currency, amounts []money.Amount, unit money.Amount) (exact money.Amount, shown []money.Amount, sum money.Amount, err error) {
+	var rounded lines
+	for _, a := range amounts {
+		if exact, err = exact.Add(a); err != nil {
+			return 0, nil, 0, err
+		}
+		f, rest, err := floorPart(a, 1, int64(unit))
+		if err != nil {
+			return 0, nil, 0, err
+		}
+		rounded.floors, rounded.rest = append(rounded.floors, f*unit), append(rounded.rest, rest)
+	}
+	if sum, err = RoundMinor(exact, c); err != nil {
+		return 0, nil, 0, err
+	}
+	shown, err = rounded.sumTo(sum, unit)
+	return exact, shown, sum, err
 }
 
 // Credited is how much of each line of an invoice credit notes have taken back,
@@ -209,12 +233,13 @@ type Statement struct {
 	Credited money.Amount `json:"credited"` // by credit notes
 	Paid     money.Amount `json:"paid"`
 	Refunded money.Amount `json:"refunded"`
-	Closing  money.Amount `json:"closing"` // the balance: opening − invoiced + credited + paid − refunded
+	Given    money.Amount `json:"given"`   // what else came in, such as credits for bad service, less what else went out
+	Closing  money.Amount `json:"closing"` // the balance: opening − invoiced + credited + paid − refunded + given
 }
 
 // Close computes a statement's closing balance.
 func (s Statement) Close() (Statement, error) {
-	closing, err := sumOf(s.Opening, -s.Invoiced, s.Credited, s.Paid, -s.Refunded)
+	closing, err := sumOf(s.Opening, -s.Invoiced, s.Credited, s.Paid, -s.Refunded, s.Given)
 	s.Closing = closing
 	return s, err
 }

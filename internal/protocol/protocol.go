@@ -234,8 +234,10 @@ type InstanceSpec struct {
 	// GatewayKeys are authorized_keys lines of the cloud's own gateways.
 	GatewayKeys []string `json:"gateway_keys"`
 	OpenPrivate bool     `json:"open_private"` // allow private address ranges (operator's grant)
-	Isolation   string   `json:"isolation"`    // OCI runtime; empty: the host's default
-	Simulated   bool     `json:"simulated"`
+	// EgressPorts are the only ports, of TCP and UDP, that it may reach outside; none: all.
+	EgressPorts []int  `json:"egress_ports,omitempty"`
+	Isolation   string `json:"isolation"` // OCI runtime; empty: the host's default
+	Simulated   bool   `json:"simulated"`
 	// Activity is a program inside that is asked whether it is busy; nil: none.
 	Activity *Activity `json:"activity,omitempty"`
 }

@@ -30,6 +30,7 @@ import (
 	"suanli.dev/internal/reservation"
 	"suanli.dev/internal/sla"
 	"suanli.dev/internal/store"
+	"suanli.dev/internal/trial"
 )
 
 //go:embed migrations/*.sql
@@ -47,8 +48,8 @@ type Services struct {
 	Levels   *sla.Service
 	Market   *market.Service
 	Payments *payment.Service
+	Trials   *trial.Service
 	News     *notify.Service
-	Entrance *Entrance
 	// Reservations sells capacity for a term.
 	Reservations *reservation.Service
 	Entrance     *Entrance
@@ -66,6 +67,7 @@ func (a *API) subjects() {
 	a.registerBilling()
 	a.registerEarning()
 	a.registerSLA()
+	a.registerTrial()
 	a.registerPayments()
 	a.registerNews()
 }

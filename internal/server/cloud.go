@@ -33,6 +33,7 @@ import (
 	"suanli.dev/internal/intake"
 	"suanli.dev/internal/lease"
 	"suanli.dev/internal/ledger"
+	"suanli.dev/internal/mail"
 	"suanli.dev/internal/market"
 	"suanli.dev/internal/money"
 	"suanli.dev/internal/notify"
@@ -43,6 +44,7 @@ import (
 	"suanli.dev/internal/reservation"
 	"suanli.dev/internal/sla"
 	"suanli.dev/internal/store"
+	"suanli.dev/internal/trial"
 )
 
 // Cloud is a whole control plane with its gateway, ready to run.
@@ -55,6 +57,7 @@ type Cloud struct {
 	Earnings  *earning.Service
 	Levels    *sla.Service
 	Market    *market.Service
+	Trials    *trial.Service
 	Payments  *payment.Service
 	News      *notify.Service
 	Reserve   *reservation.Service
@@ -233,6 +236,7 @@ func (c *Cloud) openServices(ctx context.Context, secret []byte) error {
 	c.Leases, err = lease.New(lease.Config{
 		DB: c.DB, Clock: c.clock, Catalog: cat, Capacity: c.Fleet, Money: c.Billing, Tenants: c.Accounts, Vault: vault, Command: c.command,
 		Monthly: lease.MonthlyTerms{Hours: cfg.MonthlyHours, Discounts: cfg.MonthlyTerms}, Reserve: reserveBounds(cfg),
+		Trial:       lease.TrialTerms{MaxGPUs: int(cfg.TrialMaxGPUs), EgressPorts: cfg.TrialEgressPorts},
 		DefaultIdle: lease.IdleStop{After: time.Duration(cfg.IdleStopSeconds) * time.Second, GPUPercent: 5, CPUPercent: 5},
 		GatewayKeys: []string{c.Authority.GatewayAuthorizedKey()}, InnerRegistries: c.cfg.InnerRegistryHosts(), Log: log, News: c.News,
 	})
@@ -264,6 +268,9 @@ func (c *Cloud) openServices(ctx context.Context, secret []byte) error {
 	if err != nil {
 		return err
 	}
+	if c.Trials, err = openTrials(c, secret); err != nil {
+		return err
+	}
 	if c.Payments, err = c.openPayments(); err != nil {
 		return err
 	}
@@ -281,10 +288,10 @@ func (c *Cloud) openServices(ctx context.Context, secret []byte) error {
 	metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	entrance := &Entrance{SSHAddress: c.sshIn.Addr().String(), SSHHostKey: strings.TrimSpace(sshLine(c.Authority)), AppURL: c.appURL, Open: c.openStream}
 	c.http = New(Config{
-		Services: Services{Accounts: c.Accounts, Catalog: cat, Fleet: c.Fleet, Billing: c.Billing, Leases: c.Leases, Market: c.Market, Reservations: c.Reserve, Payments: c.Payments, Earnings: c.Earnings, Levels: c.Levels, News: c.News, Entrance: entrance},
+		Services: Services{Accounts: c.Accounts, Catalog: cat, Fleet: c.Fleet, Billing: c.Billing, Leases: c.Leases, Market: c.Market, Reservations: c.Reserve, Payments: c.Payments, Earnings: c.Earnings, Levels: c.Levels, News: c.News, Trials: c.Trials, Entrance: entrance},
 		DB:       c.DB, Log: log, Version: c.version, PublicURL: cfg.APIURL(), TrustedProxies: cfg.Proxies(), Metrics: metrics, Tracing: c.tracing,
 	})
-	for _, m := range []interface{ Migrate(context.Context) error }{c.Accounts, c.Ledger, c.Fleet, c.Billing, c.Leases, c.Market, c.Reserve, c.Earnings, c.Levels, c.News, c.Payments, c.http} {
+	for _, m := range []interface{ Migrate(context.Context) error }{c.Accounts, c.Ledger, c.Fleet, c.Billing, c.Leases, c.Market, c.Reserve, c.Earnings, c.Levels, c.News, c.Payments, c.Trials, c.http} {
 		if err := m.Migrate(ctx); err != nil {
 			return err
 		}
@@ -296,6 +303,30 @@ func (c *Cloud) openServices(ctx context.Context, secret []byte) error {
 		return err
 	}
 	return registerGauges(metrics, c)
+}
+
+// openTrials makes trials as the operator has set them, and the mail that they need.
+func openTrials(c *Cloud, secret []byte) (*trial.Service, error) {
+	cfg := c.cfg
+	t := trial.Config{
+		DB: c.DB, Clock: c.clock, Secret: secret, Money: c.Billing, Accounts: c.Accounts,
+		Terms: trial.Terms{
+			Worth: cfg.TrialAmount, Currency: cfg.Currency, ValidFor: time.Duration(cfg.TrialHours) * time.Hour, MaxGPUs: int(cfg.TrialMaxGPUs),
+			EgressPorts: cfg.TrialEgressPorts, PerNetwork: int(cfg.TrialsPerNetwork),
+		},
+	}
+	if cfg.SMTPAddress != "" {
+		sender := &mail.Sender{Address: cfg.SMTPAddress, Security: cfg.SMTPSecurity, User: cfg.SMTPUser, From: cfg.SMTPFrom}
+		if cfg.SMTPPasswordFile != "" {
+			b, err := os.ReadFile(cfg.SMTPPasswordFile)
+			if err != nil {
+				return nil, fmt.Errorf("smtp_password_file: %w", err)
+			}
+			sender.Password = strings.TrimSpace(string(b))
+		}
+		t.Send = sender.Send
+	}
+	return trial.New(t)
 }
 
 // openPayments opens payments with the providers that are set up.

@@ -62,7 +62,7 @@ func (a *API) registerInvoices() {
 	}
 	register(a, operation{
 		ID: "listStatements", Method: http.MethodGet, Path: "/v1/statements", Summary: "List closed months, newest first", Tag: tagBilling, Action: account.ReadBilling, OwnCursor: true,
-		Description: "Each opens with what the one before closed with: less what was invoiced, plus what was paid.",
+		Description: "Each opens with what the one before closed with: less what was invoiced, plus what was paid and given. Closing is what the account had, set aside or not, less what it owed.",
 	}, func(ctx context.Context, p account.Principal, in *Paging) (*body[page[api.Statement]], error) {
 		var before time.Time
 		if in.Cursor != "" {
@@ -190,11 +190,11 @@ func creditJSON(n billing.CreditNote) api.CreditNote {
 func invoiceJSON(v billing.Invoice) api.Invoice {
 	out := api.Invoice{
 		ID: v.ID, Number: v.Number, Start: v.Start, End: v.End, IssuedAt: v.IssuedAt, Issuer: v.Issuer, Customer: profileJSON(v.Customer), Currency: string(v.Currency),
-		Lines: []api.InvoiceLine{}, Exact: v.Exact, Rounding: v.Rounding, Subtotal: v.Subtotal, Taxes: []api.InvoiceTax{}, Total: v.Total, Simulated: v.Simulated, DueAt: optional(v.DueAt),
+		Lines: []api.InvoiceLine{}, Discount: v.Discount, Exact: v.Exact, Rounding: v.Rounding, Subtotal: v.Subtotal, Taxes: []api.InvoiceTax{}, Total: v.Total, Simulated: v.Simulated, DueAt: optional(v.DueAt),
 	}
 	for _, l := range v.Lines {
 		line := api.InvoiceLine{
-			LeaseID: l.LeaseID, Meter: string(l.Meter), From: l.From, To: l.To, Correction: l.Correction, Amount: l.Amount, Shown: l.Shown, Tax: []api.Amount{}, Simulated: l.Simulated,
+			LeaseID: l.LeaseID, Meter: string(l.Meter), From: l.From, To: l.To, Correction: l.Correction, Amount: l.Amount, Granted: l.Granted, Discount: l.Discount, Shown: l.Shown, Tax: []api.Amount{}, Simulated: l.Simulated,
 		}
 		line.Tax = append(line.Tax, l.Tax...)
 		out.Lines = append(out.Lines, line)
@@ -212,6 +212,6 @@ func profileJSON(p billing.Party) api.BillingProfile {
 func statementJSON(s billing.Statement) api.Statement {
 	return api.Statement{
 		Start: s.Period.Start, End: s.Period.End, Currency: string(s.Currency), Opening: s.Opening, Invoiced: s.Invoiced, Credited: s.Credited,
-		Paid: s.Paid, Refunded: s.Refunded, Closing: s.Closing, InvoiceID: s.InvoiceID,
+		Paid: s.Paid, Refunded: s.Refunded, Given: s.Given, Closing: s.Closing, InvoiceID: s.InvoiceID,
 	}
 }

@@ -13,8 +13,8 @@ import (
 	"suanli.dev/internal/pdf"
 )
 
-// invoiceCSV writes an invoice as a table: its lines, then one row for the
-// rounding and one for each tax that is added, so that the column "amount" adds up
+// invoiceCSV writes an invoice as a table: its lines, each followed by
+// what grants paid of it, then one row for the rounding and one for each tax that is added, so that the column "amount" adds up
 // to the total.
 func invoiceCSV(v billing.Invoice) ([]byte, error) {
 	var out bytes.Buffer
@@ -29,6 +29,9 @@ func invoiceCSV(v billing.Invoice) ([]byte, error) {
 			kind = "correction"
 		}
 		row(kind, l.LeaseID, string(l.Meter), l.From, l.To, l.Amount, l.Simulated)
+		if l.Granted != 0 {
+			row("grant", l.LeaseID, string(l.Meter), l.From, l.To, -l.Granted, l.Simulated)
+		}
 	}
 	if v.Rounding != 0 {
 		row("rounding", "", "", v.Start, v.End, v.Rounding, false)
@@ -133,7 +136,7 @@ func invoicePDF(v billing.Invoice) ([]byte, error) {
 			d.Text(fromAt, y, pdf.Regular, 9, l.From.In(zone).Format("01-02 15:04:05"))
 			d.Text(toAt, y, pdf.Regular, 9, l.To.In(zone).Format("01-02 15:04:05"))
 		}
-		d.Figure(rightEdge, y, 9, minor(l.Shown))
+		d.Figure(rightEdge, y, 9, minor(l.Shown+l.Discount))
 	}
 	y -= 5
 	d.Line(leftEdge, y, rightEdge, y)
@@ -141,6 +144,9 @@ func invoicePDF(v billing.Invoice) ([]byte, error) {
 		next(15)
 		d.Text(meterAt, y, f, 9, label)
 		d.Figure(rightEdge, y, 9, minor(a))
+	}
+	if v.Discount != 0 {
+		total(pdf.Regular, "Paid by grants 赠金抵扣", -v.Discount)
 	}
 	total(pdf.Regular, "Subtotal 小计", v.Subtotal)
 	for _, t := range v.Taxes {
@@ -152,7 +158,7 @@ func invoicePDF(v billing.Invoice) ([]byte, error) {
 	}
 	total(pdf.Bold, "Total 合计 "+string(v.Currency), v.Total)
 	next(30)
-	d.Text(leftEdge, y, pdf.Regular, 8, fmt.Sprintf("The exact sum of the lines is %s; it is rounded once. 各行精确合计为 %s，只舍入一次。", v.Exact, v.Exact))
+	d.Text(leftEdge, y, pdf.Regular, 8, fmt.Sprintf("The exact sum of the lines, less grants, is %s; it is rounded once. 各行减去赠金的精确合计为 %s，只舍入一次。", v.Exact, v.Exact))
 	return d.Bytes(), nil
 }
 

@@ -66,7 +66,7 @@ func slaBody(r sla.Report, err error) (*body[api.LeaseSLA], error) {
 		LeaseID: r.LeaseID, Month: r.Month, From: v.Month.Start, Until: v.Month.End, TimeZone: r.TimeZone, Simulated: r.Simulated,
 		AvailabilityPPM: v.PPM, PromisedSeconds: v.PromisedSeconds, DownSeconds: v.DownSeconds, ExcludedSeconds: v.ExcludedSeconds,
 		Outages: []api.SLAOutage{}, Excluded: evidenceJSON(v.Excluded), Uncorroborated: evidenceJSON(r.Uncorroborated),
-		Currency: string(r.Currency), Charge: r.Charge, CreditShareBasisPoints: v.BasisPoints, Credit: r.Credit,
+		Currency: string(r.Currency), Charge: r.Charge, Granted: r.Granted, CreditShareBasisPoints: v.BasisPoints, Credit: r.Credit,
 		ClosesAt: r.CloseAt, ClosedAt: optional(r.ClosedAt),
 	}
 	for _, o := range v.Outages {

@@ -63,6 +63,7 @@ type world struct {
 	server   *Server
 	url      string
 	log      *lockedBuffer
+	mails    sync.Map // address → code that was mailed last
 
 	newsService *notify.Service
 	hookURL     string // of a receiver of webhooks

@@ -30,15 +30,15 @@ var (
 // commission of 10 %, that ran all of April but for what a test says.
 type world struct {
 	*Service
-	t       *testing.T
-	db      *store.DB
-	books   *ledger.Ledger
-	mu      sync.Mutex
-	now     time.Time
-	lease   lease.Lease
-	history []lease.Change
-	windows []fleet.Announcement
-	charge  money.Amount
+	t               *testing.T
+	db              *store.DB
+	books           *ledger.Ledger
+	mu              sync.Mutex
+	now             time.Time
+	lease           lease.Lease
+	history         []lease.Change
+	windows         []fleet.Announcement
+	charge, granted money.Amount
 }
 
 func newWorld(t *testing.T, db *store.DB, change ...func(*Config)) *world {
@@ -107,11 +107,11 @@ func (w *world) Announced(context.Context, string, time.Time, time.Time) ([]flee
 	return w.windows, nil
 }
 
-func (w *world) Charged(_ context.Context, _ *store.Tx, _ string, after, _ time.Time) (amount, provider money.Amount, err error) {
+func (w *world) Charged(_ context.Context, _ *store.Tx, _ string, after, _ time.Time) (amount, provider, granted money.Amount, err error) {
 	if !after.Equal(april) && after.UTC().Month() != time.March {
-		return 0, 0, nil
+		return 0, 0, 0, nil
 	}
-	return w.charge, w.charge * 9 / 10, nil
+	return w.charge, w.charge * 9 / 10, w.granted, nil
 }
 
 func (w *world) Give(ctx context.Context, tx *store.Tx, _ string, _ money.Currency, transfers ...ledger.Transfer) error {
@@ -305,4 +305,21 @@ func TestAMonthThatWasMissedIsMadeGood(t *testing.T) {
 	w.now = time.Date(2026, 7, 31, 12, 0, 0, 0, time.UTC) // the cloud was away
 	w.close()
 	w.stands("72.000000", "-64.800000")
+}
+
+// What a grant paid would become money.
+func TestACreditIsNeverMoreThanWhatTheRenterPaidItself(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, storetest.Open(t, storetest.Address(t)))
+	w.granted = 700_000_000
+	w.silent(april.AddDate(0, 0, 9), 50*time.Minute)
+	if r := w.report(); r.Credit.String() != "20.000000" || r.Granted.String() != "700.000000" {
+		t.Errorf("%+v", r)
+	}
+	w.close()
+	w.stands("20.000000", "-18.000000")
+	w.granted = 720_000_000
+	if r := w.report(); r.Credit != 0 {
+		t.Errorf("a lease that a grant paid is given back %s", r.Credit)
+	}
 }

@@ -27,6 +27,7 @@ type Report struct {
 	Uncorroborated []pricing.Evidence
 	Charge         money.Amount // of the lease in the month
 	Share          money.Amount // its provider's part of it
+	Granted        money.Amount // what grants paid of the charge; it gives nothing back
 	Credit         money.Amount // by the promise; what is posted at closing
 	Penalty        pricing.Penalty
 	CloseAt        time.Time // when it is, or was to be, posted
@@ -134,7 +135,7 @@ func (s *Service) measure(ctx context.Context, tx *store.Tx, f facts) (Report, e
 		}
 	}
 	r.Month = monthName(month, zone)
-	if r.Charge, r.Share, err = s.cfg.Money.Charged(ctx, tx, l.ID, month.Start, month.End); err != nil {
+	if r.Charge, r.Share, r.Granted, err = s.cfg.Money.Charged(ctx, tx, l.ID, month.Start, month.End); err != nil {
 		return Report{}, err
 	}
 	// A month of corrections only has nothing to give back of.
@@ -142,6 +143,8 @@ func (s *Service) measure(ctx context.Context, tx *store.Tx, f facts) (Report, e
 	if r.Credit, err = r.Availability.Credit(charge); err != nil {
 		return Report{}, fmt.Errorf("credit of lease %s: %w", l.ID, err)
 	}
+	// A credit is money: it is never more than the renter's own that was paid.
+	r.Credit = max(0, min(r.Credit, r.Charge-max(0, r.Granted)))
 	if r.Penalty, err = s.cfg.Penalty.Penalise(r.Availability, share, r.Credit, l.Price.Tariff.CommissionBasisPoints); err != nil {
 		return Report{}, fmt.Errorf("penalty for lease %s: %w", l.ID, err)
 	}

@@ -24,7 +24,7 @@ var migrations embed.FS
 
 // Money is what sla needs of billing.
 type Money interface {
-	Charged(ctx context.Context, tx *store.Tx, leaseID string, after, until time.Time) (amount, provider money.Amount, err error)
+	Charged(ctx context.Context, tx *store.Tx, leaseID string, after, until time.Time) (amount, provider, granted money.Amount, err error)
 	Give(ctx context.Context, tx *store.Tx, accountID string, currency money.Currency, transfers ...ledger.Transfer) error
 }
 

@@ -78,6 +78,7 @@ const (
 	labelGPUs       = "suanli.gpus"
 	labelDisk       = "suanli.disk_mib"
 	labelOpen       = "suanli.open_private" // of a network: its lease may reach private ranges
+	labelPorts      = "suanli.egress_ports" // of a network: the ports that its lease may reach; empty: all
 )
 
 // An instance's output is kept by the engine, outside of the lease's disk. It is
@@ -126,9 +127,15 @@ func NewDocker(cfg DockerConfig) (*Docker, error) {
 	if d.images, err = readImages(filepath.Join(cfg.Dir, "images.json")); err != nil {
 		return nil, err
 	}
+	ports, err := d.fw.keptPorts()
+	if err != nil {
+		return nil, fmt.Errorf("read which ports instances may reach: %w", err)
+	}
 	if t, err := d.savedCounters(); err == nil {
 		for lease := range t {
-			d.fw.open[lease] = false
+			// Private ranges are opened again by the network's label; ports must not
+			// be open for the moment until that is read.
+			d.fw.open[lease] = access{ports: ports[bridgeName(lease)]}
 		}
 		if err := d.fw.rebuild(t); err != nil {
 			return nil, fmt.Errorf("isolation of instances cannot be set up (does the kernel have nf_tables?): %w", err)
@@ -267,7 +274,7 @@ func (d *Docker) Create(ctx context.Context, c Container) error {
 	// The network takes tens of milliseconds of the engine's time, the disk of
 	// ours: side by side.
 	netDone := make(chan error, 1)
-	go func() { netDone <- d.makeNetwork(ctx, c.LeaseID, c.OpenPrivate) }()
+	go func() { netDone <- d.makeNetwork(ctx, c.LeaseID, access{c.OpenPrivate, portList(c.EgressPorts)}) }()
 	err = v.create(c.DiskMiB)
 	if err == nil {
 		err = v.open()
@@ -437,7 +444,7 @@ func bind(source, target string, readOnly bool) mount.Mount {
 func networkName(lease string) string { return "suanli-" + lease }
 
 // makeNetwork makes the lease's own network, isolated before anything can use it.
-func (d *Docker) makeNetwork(ctx context.Context, lease string, open bool) error {
+func (d *Docker) makeNetwork(ctx context.Context, lease string, open access) error {
 	if err := d.fw.add(lease, open); err != nil {
 		return err
 	}
@@ -482,7 +489,7 @@ func (d *Docker) makeNetwork(ctx context.Context, lease string, open bool) error
 				"com.docker.network.bridge.name":       bridgeName(lease),
 				"com.docker.network.bridge.enable_icc": "false",
 			},
-			Labels: map[string]string{labelHost: d.cfg.HostID, labelLease: lease, labelOpen: strconv.FormatBool(open)},
+			Labels: map[string]string{labelHost: d.cfg.HostID, labelLease: lease, labelOpen: strconv.FormatBool(open.private), labelPorts: open.ports},
 		})
 		switch {
 		case err == nil:
@@ -848,7 +855,7 @@ func (d *Docker) Sweep(ctx context.Context, keep func(string) bool) error {
 				continue
 			}
 			errs = append(errs, d.fw.remove(lease))
-		} else if err := d.fw.add(lease, n.Labels[labelOpen] == "true"); err != nil {
+		} else if err := d.fw.add(lease, access{n.Labels[labelOpen] == "true", n.Labels[labelPorts]}); err != nil {
 			errs = append(errs, err)
 		}
 	}

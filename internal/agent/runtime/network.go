@@ -10,6 +10,8 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"slices"
+	"strconv"
 	"strings"
 	"sync"
 
@@ -116,15 +118,41 @@ type firewall struct {
 	mu    sync.Mutex
 	table *nftables.Table
 	pool  netip.Prefix
-	allow []netip.Addr    // resolvers
-	open  map[string]bool // lease → may reach private ranges
+	allow []netip.Addr      // resolvers
+	open  map[string]access // by lease
 	conn  func() (*nftables.Conn, error)
+}
+
+// access is what a lease may reach.
+type access struct {
+	private bool   // private ranges, too
+	ports   string // numbers separated by commas; empty: all
+}
+
+// portsOf reads the ports of an access.
+func portsOf(list string) []uint16 {
+	var out []uint16
+	for _, f := range strings.Split(list, ",") {
+		if n, err := strconv.ParseUint(f, 10, 16); err == nil && n > 0 {
+			out = append(out, uint16(n))
+		}
+	}
+	return out
+}
+
+// portList writes ports as an access has them.
+func portList(ports []int) string {
+	var out []string
+	for _, p := range slices.Compact(slices.Sorted(slices.Values(ports))) {
+		out = append(out, strconv.Itoa(p))
+	}
+	return strings.Join(out, ",")
 }
 
 func newFirewall(name string, p netip.Prefix, allow []netip.Addr) *firewall {
 	return &firewall{
 		table: &nftables.Table{Family: nftables.TableFamilyINet, Name: name},
-		pool:  p, allow: allow, open: map[string]bool{},
+		pool:  p, allow: allow, open: map[string]access{},
 		conn: func() (*nftables.Conn, error) { return nftables.New() },
 	}
 }
@@ -136,6 +164,7 @@ const (
 	setBlocked   = "blocked"
 	setResolvers = "resolvers"
 	counterDrops = "dropped"
+	chainPorts   = "guard_ports"
 )
 
 func ifname(name string) []byte {
@@ -180,7 +209,7 @@ func (f *firewall) rebuild(counters map[string]Traffic) error {
 	for lease := range f.open {
 		e := nftables.SetElement{Key: ifname(bridgeName(lease))}
 		renterElements = append(renterElements, e)
-		if f.open[lease] {
+		if f.open[lease].private {
 			openElements = append(openElements, e)
 		}
 	}
@@ -211,6 +240,7 @@ func (f *firewall) rebuild(counters map[string]Traffic) error {
 	// is refused is not counted.
 	guardForward := chain("guard_forward", nftables.ChainHookForward, -10)
 	guardInput := chain("guard_input", nftables.ChainHookInput, -10)
+	chain(chainPorts, nftables.ChainHookForward, -9)
 	chain("meter_forward", nftables.ChainHookForward, 10)
 	chain("meter_input", nftables.ChainHookInput, 10)
 	chain("meter_output", nftables.ChainHookOutput, 10)
@@ -261,6 +291,7 @@ func (f *firewall) rebuild(counters map[string]Traffic) error {
 	rule(guardInput, fromRenter, dropped)
 	for lease := range f.open {
 		f.addMeters(c, lease, counters[lease])
+		f.addPorts(c, lease, f.open[lease].ports)
 	}
 	if err := c.Flush(); err != nil {
 		return fmt.Errorf("write the nftables table %s: %w", f.table.Name, err)
@@ -290,10 +321,72 @@ func (f *firewall) addMeters(c *nftables.Conn, lease string, t Traffic) {
 	add("meter_output", expr.MetaKeyOIFNAME, inCounter(bridge))
 }
 
+// addPorts lets a lease send to some ports only, of TCP and UDP, and to the answers
+// of what came in. What is accepted here has passed the other rules or goes on to
+// them. A lease that may reach all ports has no rules here.
+func (f *firewall) addPorts(c *nftables.Conn, lease, list string) {
+	if list == "" {
+		return
+	}
+	bridge := bridgeName(lease)
+	rule := func(parts ...expr.Any) {
+		c.AddRule(&nftables.Rule{
+			Table: f.table, Chain: &nftables.Chain{Table: f.table, Name: chainPorts}, UserData: []byte(bridge),
+			Exprs: append([]expr.Any{
+				&expr.Meta{Key: expr.MetaKeyIIFNAME, Register: 1}, &expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: ifname(bridge)},
+			}, parts...),
+		})
+	}
+	accepted := &expr.Verdict{Kind: expr.VerdictAccept}
+	// Answers of what came in, such as over a direct port. What the lease began
+	// itself is in the original direction and is judged by its port, always.
+	rule(&expr.Ct{Key: expr.CtKeyDIRECTION, Register: 1}, &expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: []byte{1}}, accepted)
+	for _, l4 := range []byte{unix.IPPROTO_TCP, unix.IPPROTO_UDP} {
+		for _, port := range portsOf(list) {
+			rule(&expr.Meta{Key: expr.MetaKeyL4PROTO, Register: 1}, &expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: []byte{l4}},
+				&expr.Payload{DestRegister: 1, Base: expr.PayloadBaseTransportHeader, Offset: 2, Len: 2},
+				&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: binaryutil.BigEndian.PutUint16(port)}, accepted)
+		}
+	}
+	rule(&expr.Objref{Type: unix.NFT_OBJECT_COUNTER, Name: counterDrops}, &expr.Verdict{Kind: expr.VerdictDrop})
+}
+
+// keptPorts returns the ports that bridges may reach by the rules that an earlier
+// agent left in the kernel; none where there are no rules.
+func (f *firewall) keptPorts() (map[string]string, error) {
+	c, err := f.conn()
+	if err != nil {
+		return nil, fmt.Errorf("reach nftables: %w", err)
+	}
+	rules, err := c.GetRules(f.table, &nftables.Chain{Table: f.table, Name: chainPorts})
+	if errors.Is(err, unix.ENOENT) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read the rules of %s: %w", chainPorts, err)
+	}
+	ports := map[string][]int{}
+	for _, r := range rules {
+		for i, e := range r.Exprs {
+			if _, ok := e.(*expr.Payload); !ok || i+1 == len(r.Exprs) {
+				continue
+			}
+			if p, ok := r.Exprs[i+1].(*expr.Cmp); ok && len(p.Data) == 2 {
+				ports[string(r.UserData)] = append(ports[string(r.UserData)], int(binary.BigEndian.Uint16(p.Data)))
+			}
+		}
+	}
+	kept := map[string]string{}
+	for bridge, list := range ports {
+		kept[bridge] = portList(list)
+	}
+	return kept, nil
+}
+
 // add isolates a lease; it comes before the lease's first packet. Where somebody
 // has deleted the table it is written again, with the lease in it: the host is as
 // it was, and its counters begin anew as they do when a look at them finds it gone.
-func (f *firewall) add(lease string, open bool) error {
+func (f *firewall) add(lease string, open access) error {
 	f.mu.Lock()
 	was, known := f.open[lease]
 	f.open[lease] = open
@@ -321,7 +414,7 @@ func (f *firewall) add(lease string, open bool) error {
 }
 
 // admit adds one lease to the table as it is.
-func (f *firewall) admit(lease string, open bool) error {
+func (f *firewall) admit(lease string, open access) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	c, err := f.conn()
@@ -330,7 +423,7 @@ func (f *firewall) admit(lease string, open bool) error {
 	}
 	e := []nftables.SetElement{{Key: ifname(bridgeName(lease))}}
 	sets := []string{setRenters}
-	if open {
+	if open.private {
 		sets = append(sets, setOpen)
 	}
 	for _, s := range sets {
@@ -339,6 +432,7 @@ func (f *firewall) admit(lease string, open bool) error {
 		}
 	}
 	f.addMeters(c, lease, Traffic{})
+	f.addPorts(c, lease, open.ports)
 	if err := c.Flush(); err != nil {
 		return fmt.Errorf("isolate a lease's network: %w", err)
 	}
@@ -358,7 +452,7 @@ func (f *firewall) remove(lease string) error {
 		return fmt.Errorf("reach nftables: %w", err)
 	}
 	bridge := bridgeName(lease)
-	for _, name := range []string{"meter_forward", "meter_input", "meter_output"} {
+	for _, name := range []string{"meter_forward", "meter_input", "meter_output", chainPorts} {
 		ch := &nftables.Chain{Table: f.table, Name: name}
 		rules, err := c.GetRules(f.table, ch)
 		if err != nil {
@@ -376,7 +470,7 @@ func (f *firewall) remove(lease string) error {
 	c.DeleteObject(&nftables.CounterObj{Table: f.table, Name: inCounter(bridge)})
 	e := []nftables.SetElement{{Key: ifname(bridge)}}
 	sets := []string{setRenters}
-	if open {
+	if open.private {
 		sets = append(sets, setOpen)
 	}
 	for _, s := range sets {

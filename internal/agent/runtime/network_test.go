@@ -67,17 +67,46 @@ func TestAStartPutsTheFirewallBackThatSomebodyDeleted(t *testing.T) {
 			t.Errorf("the table has %d leases, %v; want %d", len(got), err, leases)
 		}
 	}
-	if err := f.add("ls-1", false); err != nil {
+	if err := f.add("ls-1", access{}); err != nil {
 		t.Fatal(err)
 	}
 	remove()
-	if err := f.add("ls-2", false); err != nil {
+	if kept, err := f.keptPorts(); err != nil || len(kept) != 0 {
+		t.Errorf("without a table: %v, %v", kept, err)
+	}
+	if err := f.add("ls-2", access{ports: "53,443"}); err != nil {
 		t.Fatalf("a start just after the table was deleted: %v", err)
 	}
 	want(2)
 	remove()
-	if err := f.add("ls-2", true); err != nil {
+	if err := f.add("ls-2", access{private: true, ports: "53"}); err != nil {
 		t.Fatalf("a change just after the table was deleted: %v", err)
 	}
 	want(2)
+	c, err := f.conn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	rules := func() int {
+		t.Helper()
+		list, err := c.GetRules(f.table, &nftables.Chain{Table: f.table, Name: chainPorts})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(list)
+	}
+	// Answers, one port of TCP and of UDP, and nothing else.
+	if n := rules(); n != 4 {
+		t.Errorf("a lease that may reach one port has %d rules", n)
+	}
+	// An agent that starts again finds them before it writes its own table.
+	if kept, err := f.keptPorts(); err != nil || len(kept) != 1 || kept[bridgeName("ls-2")] != "53" {
+		t.Errorf("kept %v, %v", kept, err)
+	}
+	if err := f.remove("ls-2"); err != nil {
+		t.Fatal(err)
+	}
+	if n := rules(); n != 0 {
+		t.Errorf("%d rules are left of a lease that is gone", n)
+	}
 }

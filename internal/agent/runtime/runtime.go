@@ -92,6 +92,7 @@ type Container struct {
 	ShmMiB      int64
 	DirectPorts map[int]int // container port → host port
 	OpenPrivate bool
+	EgressPorts []int // the only ports that it may reach outside; none: all
 	Isolation   string
 }
 
