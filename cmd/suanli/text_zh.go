@@ -61,6 +61,7 @@ var zhTexts = map[string]string{
 	"NUMBER":                            "编号",
 	"TOTAL":                             "合计",
 	"WHAT":                              "内容",
+	"WHEN":                              "时间",
 	"EXACT":                             "精确金额",
 	"LEASE":                             "租约",
 	"OPENING":                           "期初",

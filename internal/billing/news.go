@@ -2,6 +2,7 @@ package billing
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"time"
 
@@ -87,11 +88,15 @@ func (s *Service) announceDue(ctx context.Context, tx *store.Tx, a *accountRow, 
 		stopAt = stopAt.UTC()
 		n.StopAt = &stopAt
 	}
-	var from, to, simulated int64
-	if err := tx.QueryRow(ctx, `SELECT start_at, end_at, simulated FROM billing_invoices WHERE id = ?`, d.invoiceID).Scan(&from, &to, &simulated); err != nil {
+	var document []byte
+	if err := tx.QueryRow(ctx, `SELECT document FROM billing_invoices WHERE id = ?`, d.invoiceID).Scan(&document); err != nil {
 		return fmt.Errorf("announce invoice %s: %w", d.name(), err)
 	}
-	n.From, n.To, n.Simulated = store.Time(from), store.Time(to), simulated == 1
+	var doc Invoice
+	if err := json.Unmarshal(document, &doc); err != nil {
+		return fmt.Errorf("announce invoice %s: %w", d.name(), err)
+	}
+	n.From, n.To, n.Simulated = doc.Start.UTC(), doc.End.UTC(), doc.Simulated
 	kind := notify.KindInvoiceDue
 	if !now.Before(d.DueAt) {
 		kind = notify.KindInvoiceOverdue

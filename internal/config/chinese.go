@@ -76,6 +76,7 @@ var chinese = map[string]string{
 // chineseNotes has the Simplified Chinese of each note, by its English.
 var chineseNotes = map[string]string{
 	"idle_stop_seconds is %d; want at least 60, or 0 for never":     "idle_stop_seconds 为 %d；应至少为 60，或为 0 表示从不停止",
+	"%q is not a host; want HOST or HOST:PORT":                      "%q 不是主机；应为 HOST 或 HOST:PORT",
 	"want a whole number from %d to %d":                             "应为 %d 到 %d 的整数",
 	"want HOST, HOST:PORT or http://HOST:PORT, separated by commas": "应为以逗号分隔的 HOST、HOST:PORT 或 http://HOST:PORT",
 	"%q: want BOUND%s=SHARE%%, with a share of 0%% to 100%%":        "%q：应为 界限%s=比例%%，比例为 0%% 到 100%%",

@@ -661,7 +661,7 @@ func (c *Config) WebhookHosts() []string {
 func hostList(v string) error {
 	for part := range strings.SplitSeq(v, ",") {
 		if part = strings.TrimSpace(part); part != "" && strings.ContainsAny(part, "/ @?#") {
-			return fmt.Errorf("%q is not a host; want HOST or HOST:PORT", part)
+			return note("%q is not a host; want HOST or HOST:PORT", part)
 		}
 	}
 	return nil
