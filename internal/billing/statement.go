@@ -54,6 +54,20 @@ func (s *Service) funded(ctx context.Context, tx *store.Tx, accountID string, cu
 	return f, nil
 }
 
+// forgiven is what an account need not pay of its invoices, by what was decided
+// before a moment: what was written off is not owed any more, as if it had been
+// credited.
+func forgiven(ctx context.Context, tx *store.Tx, accountID string, before time.Time) (sum money.Amount, err error) {
+	at := store.Micros(before)
+	if err = tx.QueryRow(ctx, `SELECT CAST(COALESCE(SUM(total), 0) AS BIGINT) FROM (
+		SELECT total FROM billing_credits WHERE account_id = ? AND issued_at < ?
+		UNION ALL SELECT written_off FROM billing_dues WHERE account_id = ? AND written_off_at > 0 AND written_off_at < ?) AS x`,
+		accountID, at, accountID, at).Scan(&sum); err != nil {
+		return 0, fmt.Errorf("credits of %s: %w", accountID, err)
+	}
+	return sum, nil
+}
+
 // state writes the statement of a month. What was paid, credited, refunded and given
 // is the difference between all of it up to the month's end and that on earlier
 // statements, so that each is on exactly one.
@@ -70,12 +84,8 @@ func (s *Service) state(ctx context.Context, tx *store.Tx, a *accountRow, p peri
 		return err
 	}
 	st.Paid, st.Refunded, st.Given = f.paid, f.refunded, f.given
-	// What was written off is not owed any more, as if it had been credited.
-	if err = tx.QueryRow(ctx, `SELECT CAST(COALESCE(SUM(total), 0) AS BIGINT) FROM (
-		SELECT total FROM billing_credits WHERE account_id = ? AND issued_at < ?
-		UNION ALL SELECT written_off FROM billing_dues WHERE account_id = ? AND written_off_at > 0 AND written_off_at < ?) AS x`,
-		a.id, store.Micros(p.end), a.id, store.Micros(p.end)).Scan(&st.Credited); err != nil {
-		return fmt.Errorf("credits of %s: %w", a.id, err)
+	if st.Credited, err = forgiven(ctx, tx, a.id, p.end); err != nil {
+		return err
 	}
 	st.Paid, st.Credited, st.Refunded, st.Given = st.Paid-paid, st.Credited-credited, st.Refunded-refunded, st.Given-given
 	err = tx.QueryRow(ctx, `SELECT closing FROM billing_statements WHERE account_id = ? ORDER BY start_at DESC LIMIT 1`, a.id).Scan(&st.Opening)

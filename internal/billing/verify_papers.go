@@ -403,22 +403,18 @@ func (s *Service) verifyMonths(ctx context.Context, tx *store.Tx, r *Report) err
 			r.wrong(x.id, "its open month begins at %s, and the last one ended at %s", store.Time(x.next), store.Time(x.end))
 		}
 		end := store.Time(x.end)
-		paid, _, err := s.cfg.Ledger.Flow(ctx, tx, ledger.Wallet(x.id), x.currency, CodeDeposit, end)
+		f, err := s.funded(ctx, tx, x.id, x.currency, end)
 		if err != nil {
 			return err
 		}
-		_, refunded, err := s.cfg.Ledger.Flow(ctx, tx, ledger.Wallet(x.id), x.currency, CodePaidBack, end)
+		credited, err := forgiven(ctx, tx, x.id, end)
 		if err != nil {
-			return err
-		}
-		var credited money.Amount
-		if err := tx.QueryRow(ctx, `SELECT CAST(COALESCE(SUM(total), 0) AS BIGINT) FROM billing_credits WHERE account_id = ? AND issued_at < ?`, x.id, x.end).Scan(&credited); err != nil {
 			return err
 		}
 		for _, c := range []struct {
 			what       string
 			said, want money.Amount
-		}{{"paid", x.paid, paid}, {"refunded", x.refunded, refunded}, {"credited", x.credited, credited}} {
+		}{{"paid", x.paid, f.paid}, {"refunded", x.refunded, f.refunded}, {"credited", x.credited, credited}} {
 			if c.said != c.want {
 				r.wrong(x.id, "its statements up to %s say that %s was %s, and its transfers and notes %s", end, c.said, c.what, c.want)
 			}
