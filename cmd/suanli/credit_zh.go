@@ -15,7 +15,7 @@ func init() {
 		"List what is owed of invoices, and by when":            "列出账单的欠款和到期时间",
 		"of this account (operator)":                            "指定账户（运营方）",
 		"Give up what is owed of an overdue invoice (operator)": "核销逾期账单的欠款（运营方）",
-		"%s %s of %s is written off":                            "已核销 %[3]s 的 %[1]s %[2]s",
+		"%s %s of %s is written off":                            "已核销 %s %s（账单 %s）",
 		"CREDIT LIMIT":                                          "信用额度",
 		"DAYS TO PAY":                                           "付款天数",
 		"OWED":                                                  "欠款",

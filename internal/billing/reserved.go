@@ -454,7 +454,7 @@ func (s *Service) giveBackLost(ctx context.Context, tx *store.Tx, a *accountRow,
 	if back += l.paid(PaidLost); back == 0 {
 		return nil
 	}
-	return s.prepay(ctx, tx, a, l, Prepayment{Kind: PaidLost, Amount: -back, From: latest(from, l.settled), Until: latest(from, now)}, now)
+	return s.prepay(ctx, tx, a, l, Prepayment{Kind: PaidLost, Amount: -back, From: latest(from, l.settled), Until: latest(from, l.settled, now)}, now)
 }
 
 func noReserved(id string) error {

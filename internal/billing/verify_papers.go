@@ -174,7 +174,7 @@ func (s *Service) verifyInvoicePaper(ctx context.Context, tx *store.Tx, r *Repor
 	}
 	lines := make([]pricing.InvoiceLine, len(v.Lines))
 	for i, l := range v.Lines {
-		lines[i] = pricing.InvoiceLine{Reference: l.LeaseID, Meter: l.Meter, Amount: l.Amount}
+		lines[i] = pricing.InvoiceLine{Reference: l.LeaseID, Meter: l.Meter, Amount: l.Amount, Granted: l.Granted}
 	}
 	sums, err := pricing.NewInvoice(v.Currency, lines, rules)
 	if err != nil {
@@ -182,7 +182,7 @@ func (s *Service) verifyInvoicePaper(ctx context.Context, tx *store.Tx, r *Repor
 		return nil
 	}
 	for i, l := range v.Lines {
-		if l.Shown != sums.Lines[i].Shown || !slices.Equal(l.Tax, sums.Lines[i].Tax) {
+		if l.Shown != sums.Lines[i].Shown || l.Discount != sums.Lines[i].Discount || !slices.Equal(l.Tax, sums.Lines[i].Tax) {
 			r.wrong(v.Number, "line %d shows %s with taxes of %s, and by the rules it is %s with %s", i, l.Shown, l.Tax, sums.Lines[i].Shown, sums.Lines[i].Tax)
 		}
 	}
