@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"log"
 	"math/rand/v2"
@@ -36,7 +37,22 @@ func TestMain(m *testing.M) {
 		}
 		return
 	}
+	fewerHistories()
 	os.Exit(m.Run())
+}
+
+// fewerHistories lets properties be tried with 25 random histories each, as many of
+// them write thousands of rows on two databases; -rapid.checks says otherwise.
+func fewerHistories() {
+	flag.Parse()
+	given := false
+	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "rapid.checks" })
+	if given {
+		return
+	}
+	if err := flag.Set("rapid.checks", "25"); err != nil {
+		log.Fatal(err)
+	}
 }
 
 const (
