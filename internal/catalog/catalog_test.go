@@ -177,6 +177,8 @@ func TestMistakesInAnOperatorsFolderAreNamedWithTheirLine(t *testing.T) {
 		"no source":         {"gpus.csv", "model,vram_gb\nX,9\n", "line 2"},
 		"not a number":      {"gpus.csv", "model,vram_gb,source\nX,lots,me\n", "line 2"},
 		"name of no model":  {"names.csv", "name,model\nX,Y\n", "line 2"},
+		"bad granularity":   {"regions.yaml", "regions:\n  - id: a\n    granularity: day\n", "granularity \"day\""},
+		"bad minimum":       {"regions.yaml", "regions:\n  - id: a\n    minimum_seconds: -1\n", "minimum_seconds -1"},
 		"bad region":        {"regions.yaml", "regions:\n  - id: Ä\n", "region id"},
 	} {
 		_, err := Load(overlay(t, map[string]string{tt.file: tt.text}))

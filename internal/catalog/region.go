@@ -13,6 +13,12 @@ type Region struct {
 	Name   string `yaml:"name"`
 	NameZH string `yaml:"name_zh"`
 	Zones  []Zone `yaml:"zones"`
+	// Granularity is what running time counts in here: "second", "minute" or
+	// "hour"; empty: as in the rest of the cloud.
+	Granularity string `yaml:"granularity"`
+	// MinimumSeconds is the shortest time that a run is charged for here; nil: as in
+	// the rest of the cloud.
+	MinimumSeconds *int64 `yaml:"minimum_seconds"`
 }
 
 // Zone is a part of a region that fails on its own.
@@ -24,6 +30,15 @@ type Zone struct {
 
 // Regions lists all regions.
 func (c *Catalog) Regions() []Region { return slices.Clone(c.regions) }
+
+// Region returns a region by its ID, and whether there is one.
+func (c *Catalog) Region(id string) (Region, bool) {
+	i := slices.IndexFunc(c.regions, func(r Region) bool { return r.ID == id })
+	if i < 0 {
+		return Region{}, false
+	}
+	return c.regions[i], true
+}
 
 // HasZone reports whether there is such a region and, unless zone is empty,
 // such a zone in it.
@@ -49,6 +64,12 @@ func (c *Catalog) readRegions(fsys fs.FS) error {
 	for _, r := range file.Regions {
 		if !templateName.MatchString(r.ID) {
 			return fmt.Errorf("regions.yaml: region id %q: want up to 63 of a-z, 0-9 and -", r.ID)
+		}
+		if r.Granularity != "" && r.Granularity != "second" && r.Granularity != "minute" && r.Granularity != "hour" {
+			return fmt.Errorf("regions.yaml: granularity %q in region %s: want second, minute or hour", r.Granularity, r.ID)
+		}
+		if m := r.MinimumSeconds; m != nil && (*m < 0 || *m > 86400) {
+			return fmt.Errorf("regions.yaml: minimum_seconds %d in region %s: want 0 to 86400", *m, r.ID)
 		}
 		for _, z := range r.Zones {
 			if !templateName.MatchString(z.ID) {

@@ -311,9 +311,10 @@ func (s *Service) offer(e *entry, g *group, count int, diskGiB, monthSeconds int
 		ReliabilityBasis: e.reliability, Simulated: e.simulated, Reserve: e.curve,
 		Price: Price{
 			Currency: d.Currency, Compute: g.rate * money.Rate(count), Storage: e.storage, Egress: e.egress,
-			Granularity: d.Granularity, MinimumSeconds: d.MinimumSeconds, CommissionBasisPoints: d.CommissionBasisPoints,
+			CommissionBasisPoints: d.CommissionBasisPoints,
 		},
 	}
+	o.Price.Granularity, o.Price.MinimumSeconds = s.counting(e.region)
 	o.AvailableAfterSeconds = g.waitFor(count)
 	if g.model != "" {
 		o.GPUModel, o.GPUCount, o.GPUVendor, o.GPUArchitecture = g.model, count, g.facts.Vendor, g.facts.Architecture
@@ -332,6 +333,21 @@ func (s *Service) offer(e *entry, g *group, count int, diskGiB, monthSeconds int
 		return Offer{}, fmt.Errorf("price of offer %s: %w", o.ID, err)
 	}
 	return o, nil
+}
+
+// counting is what running time in a region counts in, and the shortest that is
+// charged: the region's own, or the cloud's.
+func (s *Service) counting(region string) (granularity string, minimumSeconds int64) {
+	granularity, minimumSeconds = s.cfg.Defaults.Granularity, s.cfg.Defaults.MinimumSeconds
+	if r, ok := s.cfg.Catalog.Region(region); ok {
+		if r.Granularity != "" {
+			granularity = r.Granularity
+		}
+		if r.MinimumSeconds != nil {
+			minimumSeconds = *r.MinimumSeconds
+		}
+	}
+	return granularity, minimumSeconds
 }
 
 // Offer returns an offer by its ID as it is now, priced with diskGiB of disk (0:

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"fmt"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
@@ -349,6 +351,25 @@ func TestOfferCostsAnHourWhatItsQuoteSays(t *testing.T) {
 	}
 	if _, _, err := c.Search(t.Context(), Query{TimeZone: "Mars/Olympus"}); err == nil {
 		t.Error("a zone that is not there is taken")
+	}
+}
+
+func TestARegionCountsRunningTimeByItsOwnRule(t *testing.T) {
+	t.Parallel()
+	folder := t.TempDir()
+	rules := "regions:\n  - id: local\n    name: Here\n    granularity: hour\n    minimum_seconds: 0\n    zones:\n      - id: local-1\n        name: One\n"
+	if err := os.WriteFile(filepath.Join(folder, "regions.yaml"), []byte(rules), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	facts, err := catalog.Load(folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := newCloud(t, func(cfg *Config) { cfg.Catalog = facts })
+	host, _ := c.rtx4090s(1)
+	o, err := c.Offer(t.Context(), host+".rtx-4090.1", 0, "UTC")
+	if err != nil || o.Price.Granularity != "hour" || o.Price.MinimumSeconds != 0 {
+		t.Errorf("%+v, %v", o.Price, err)
 	}
 }
 
