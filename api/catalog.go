@@ -45,6 +45,8 @@ type Template struct {
 	Image            string            `json:"image"`
 	Command          []string          `json:"command,omitempty"`
 	StartScript      string            `json:"start_script,omitempty"`
+	NoticeSignal     string            `json:"notice_signal,omitempty" doc:"Sent to the command when a spot lease is told of its interruption"`
+	NoticeCommand    string            `json:"notice_command,omitempty" doc:"Run by /bin/sh beside the command then"`
 	Environment      map[string]string `json:"environment,omitempty"`
 	GeneratedSecrets []string          `json:"generated_secrets,omitempty" doc:"Environment variables that get a random value of their own in each rental"`
 	Ports            []TemplatePort    `json:"ports" nullable:"false"`

@@ -73,17 +73,19 @@ type IdleStop struct {
 
 // LeaseCreate accepts a quote.
 type LeaseCreate struct {
-	QuoteID     string            `json:"quote_id" maxLength:"64"`
-	Name        string            `json:"name,omitempty" maxLength:"63"`
-	Labels      map[string]string `json:"labels,omitempty"`
-	Entrypoint  []string          `json:"entrypoint,omitempty" doc:"Instead of the image's"`
-	Command     []string          `json:"command,omitempty" doc:"Instead of the image's"`
-	StartScript string            `json:"start_script,omitempty" doc:"Run by /bin/sh before the command"`
-	Environment map[string]string `json:"environment,omitempty" doc:"Kept encrypted"`
-	Ports       []int             `json:"ports,omitempty" doc:"TCP ports served inside"`
-	StopAt      *time.Time        `json:"stop_at,omitempty" doc:"Stop then"`
-	IdleStop    *IdleStop         `json:"idle_stop,omitempty" doc:"Left out: the template's, or else the cloud's"`
-	SpendingCap *Amount           `json:"spending_cap,omitempty" doc:"Stop when this much is due: more than 0; left out, there is no cap"`
+	QuoteID       string            `json:"quote_id" maxLength:"64"`
+	Name          string            `json:"name,omitempty" maxLength:"63"`
+	Labels        map[string]string `json:"labels,omitempty"`
+	Entrypoint    []string          `json:"entrypoint,omitempty" doc:"Instead of the image's"`
+	Command       []string          `json:"command,omitempty" doc:"Instead of the image's"`
+	StartScript   string            `json:"start_script,omitempty" doc:"Run by /bin/sh before the command"`
+	NoticeSignal  string            `json:"notice_signal,omitempty" enum:"SIGTERM,SIGINT,SIGHUP,SIGUSR1,SIGUSR2" doc:"Sent to the command when a spot lease is told of its interruption; with neither this nor notice_command, the template's"`
+	NoticeCommand string            `json:"notice_command,omitempty" maxLength:"4096" doc:"Run by /bin/sh beside the command then, as the image's user"`
+	Environment   map[string]string `json:"environment,omitempty" doc:"Kept encrypted"`
+	Ports         []int             `json:"ports,omitempty" doc:"TCP ports served inside"`
+	StopAt        *time.Time        `json:"stop_at,omitempty" doc:"Stop then"`
+	IdleStop      *IdleStop         `json:"idle_stop,omitempty" doc:"Left out: the template's, or else the cloud's"`
+	SpendingCap   *Amount           `json:"spending_cap,omitempty" doc:"Stop when this much is due: more than 0; left out, there is no cap"`
 }
 
 // LeaseUpdate changes a lease's settings; what is left out stays.

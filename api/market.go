@@ -24,6 +24,8 @@ type BidCreate struct {
 	Entrypoint    []string          `json:"entrypoint,omitempty" doc:"Instead of the image's"`
 	Command       []string          `json:"command,omitempty" doc:"Instead of the image's"`
 	StartScript   string            `json:"start_script,omitempty" doc:"Run by /bin/sh before the command"`
+	NoticeSignal  string            `json:"notice_signal,omitempty" enum:"SIGTERM,SIGINT,SIGHUP,SIGUSR1,SIGUSR2" doc:"Sent to the command when a spot lease is told of its interruption; with neither this nor notice_command, the template's"`
+	NoticeCommand string            `json:"notice_command,omitempty" maxLength:"4096" doc:"Run by /bin/sh beside the command then, as the image's user"`
 	Environment   map[string]string `json:"environment,omitempty" doc:"Kept encrypted"`
 	Ports         []int             `json:"ports,omitempty" doc:"TCP ports served inside"`
 	StopAt        *time.Time        `json:"stop_at,omitempty" doc:"Stop then"`

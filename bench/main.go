@@ -44,6 +44,7 @@ var benchmarks = []benchmark{
 	{"auction", "<100ms", benchAuction},
 	{"auction-welfare", ">=95%optimum", benchWelfare},
 	{"spot-price", ">=90%ran", benchSpotPrice},
+	{"spot-advice", ">=95%held", benchSpotAdvice},
 	{"spot-replay", "<on-demand", benchSpotReplay},
 	{"month-end", "<300s,<=1.5xlinear", benchMonthEnd},
 	{"ledger-sqlite", ">=fsync", benchLedgerSQLite},

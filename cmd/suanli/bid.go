@@ -43,7 +43,7 @@ func rentSpot(cmd *cobra.Command, c *api.Client, w *wishes, s *spotWishes, comma
 	}
 	in := api.BidCreate{
 		Name: r.Name, Zone: s.zone, GPUModel: s.model, GPUs: s.gpus, Template: w.quote.Template, Image: w.quote.Image, DiskGiB: w.quote.DiskGiB,
-		Labels: r.Labels, Entrypoint: r.Entrypoint, Command: r.Command, StartScript: r.StartScript, Environment: r.Environment, Ports: r.Ports,
+		Labels: r.Labels, Entrypoint: r.Entrypoint, Command: r.Command, StartScript: r.StartScript, NoticeSignal: r.NoticeSignal, NoticeCommand: r.NoticeCommand, Environment: r.Environment, Ports: r.Ports,
 		StopAt: r.StopAt, IdleStop: r.IdleStop, SpendingCap: r.SpendingCap,
 	}
 	bid, most, err := prices(s.bid, s.most)

@@ -52,6 +52,8 @@ func (w *wishes) leaseFlags(cmd *cobra.Command) {
 	f.StringArrayVarP(&w.env, "env", "e", nil, tr("environment variable NAME=VALUE; may be repeated"))
 	f.StringArrayVar(&w.labels, "label", nil, tr("label KEY=VALUE; may be repeated"))
 	f.StringVar(&w.script, "start-script", "", tr("file whose content is run when the instance starts"))
+	f.StringVar(&w.create.NoticeSignal, "notice-signal", "", tr("signal to the command when a spot lease is told of its interruption, such as SIGUSR1"))
+	f.StringVar(&w.create.NoticeCommand, "notice-command", "", tr("line of shell to run inside then"))
 	f.IntSliceVarP(&w.create.Ports, "port", "p", nil, tr("TCP port served inside; may be repeated"))
 	w.stop.flags(cmd)
 	f.DurationVar(&w.idle, "idle-stop", 0, tr("stop when nobody has used it for this time; 0: never"))

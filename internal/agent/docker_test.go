@@ -563,3 +563,39 @@ func TestDockerSelfTestFailsWhereIsolationIsMissing(t *testing.T) {
 		t.Error("the self-test passed on a host without isolation")
 	}
 }
+
+func TestDockerInstanceGetsItsSignalAndCommandWithTheNoticeOnce(t *testing.T) {
+	w := dockerWorld(t, nil)
+	image := busybox(t)
+	id := ident.New(ident.Lease)
+	s := spec()
+	s.Image = image
+	s.Command = []string{"/bin/sh", "-c", "trap 'echo the signal came' USR1; echo ready; while :; do sleep 0.1; done"}
+	s.NoticeSignal = "SIGUSR1"
+	s.NoticeCommand = `echo "the command runs: $SUANLI_INTERRUPTION"`
+	w.run(id, 1, s)
+	w.until("the command is ready", func() bool { return strings.Contains(w.logs(id), "ready\n") })
+	notice := func(in time.Duration) {
+		w.c.mu.Lock()
+		w.c.desired[id] = protocol.Desired{LeaseID: id, Generation: 1, Limits: protocol.RunLimits{InterruptIn: in, InterruptReason: "on_demand"}}
+		w.c.mu.Unlock()
+	}
+	notice(time.Hour)
+	w.until("both have come", func() bool {
+		out := w.logs(id)
+		return strings.Contains(out, "the signal came\n") && strings.Contains(out, `"reason":"on_demand"`)
+	})
+	// The end of the notice moves: that is told in the file, and is no second notice.
+	notice(2 * time.Hour)
+	w.until("the file says the new end", func() bool {
+		w.a.mu.Lock()
+		defer w.a.mu.Unlock()
+		l := w.a.leases[id]
+		return l != nil && time.Until(l.rec.Told) > 90*time.Minute
+	})
+	if out := w.logs(id); strings.Count(out, "the signal came") != 1 || strings.Count(out, "the command runs") != 1 {
+		t.Errorf("one notice came as %s", out)
+	}
+	w.send(protocol.Command{LeaseID: id, Generation: 2, Want: protocol.WantAbsent})
+	w.reach(id, 2, protocol.PhaseAbsent)
+}

@@ -45,7 +45,7 @@ func (l *lease) untold() bool {
 	if l.ends.IsZero() || told.IsZero() {
 		return !l.ends.Equal(told)
 	}
-	return l.ends.Sub(told).Abs() > noticeSlack
+	return l.ends.Sub(told).Abs() > noticeSlack || l.rec.ToldReason != l.rec.Limits.InterruptReason
 }
 
 // noticeLoop tells instances when they will be interrupted.
@@ -75,11 +75,11 @@ func (a *Agent) tellNotice(ctx context.Context, l *lease) {
 	ctx, cancel := context.WithTimeout(ctx, noticePatience)
 	defer cancel()
 	a.mu.Lock()
-	ends, run := l.ends, l.rec.Running
+	ends, run, reason := l.ends, l.rec.Running, l.rec.Limits.InterruptReason
 	a.mu.Unlock()
 	text := ""
 	if !ends.IsZero() {
-		b, err := json.Marshal(protocol.Interruption{InterruptAt: ends.UTC().Round(time.Second), ToldAt: time.Now().UTC().Round(time.Second)})
+		b, err := json.Marshal(protocol.Interruption{InterruptAt: ends.UTC().Round(time.Second), ToldAt: time.Now().UTC().Round(time.Second), Reason: reason})
 		if err != nil {
 			return
 		}
@@ -91,6 +91,6 @@ func (a *Agent) tellNotice(ctx context.Context, l *lease) {
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	l.rec.Told, l.rec.ToldRun = ends, run
+	l.rec.Told, l.rec.ToldRun, l.rec.ToldReason = ends, run, reason
 	a.keep(l)
 }

@@ -34,9 +34,10 @@ func TestAnInstanceIsToldOfItsInterruptionAndThatItIsOff(t *testing.T) {
 		said := func() []string { mu.Lock(); defer mu.Unlock(); return told }
 		w.send(protocol.Command{LeaseID: "ls-a", Generation: 1, Want: protocol.WantRunning, Spec: spec()})
 		w.reach("ls-a", 1, protocol.PhaseRunning)
+		reason := "outbid"
 		limit := func(d time.Duration) {
 			w.c.mu.Lock()
-			w.c.desired["ls-a"] = protocol.Desired{LeaseID: "ls-a", Generation: 1, Limits: protocol.RunLimits{InterruptIn: d}}
+			w.c.desired["ls-a"] = protocol.Desired{LeaseID: "ls-a", Generation: 1, Limits: protocol.RunLimits{InterruptIn: d, InterruptReason: reason}}
 			w.c.mu.Unlock()
 		}
 		settle := func() { <-time.After(time.Minute) }
@@ -54,6 +55,15 @@ func TestAnInstanceIsToldOfItsInterruptionAndThatItIsOff(t *testing.T) {
 		var first protocol.Interruption
 		if err := json.Unmarshal([]byte(said()[0]), &first); err != nil || first.InterruptAt.Sub(first.ToldAt) < time.Hour {
 			t.Errorf("the notice says %s (%v), want two hours", said()[0], err)
+		}
+		// The control plane says after each minute that it is one less, so that the
+		// end stays; only why has changed.
+		reason = "on_demand"
+		limit(first.InterruptAt.Sub(time.Now()))
+		<-time.After(3 * time.Second)
+		var second protocol.Interruption
+		if err := json.Unmarshal([]byte(said()[len(said())-1]), &second); err != nil || first.Reason != "outbid" || second.Reason != "on_demand" {
+			t.Errorf("the notice says %q first and then %q (%v), want outbid and on_demand", first.Reason, second.Reason, err)
 		}
 		limit(0)
 		settle()

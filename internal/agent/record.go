@@ -49,6 +49,8 @@ type record struct {
 	// told last; zero: none.
 	Told    time.Time `json:"told,omitzero"`
 	ToldRun int64     `json:"told_run,omitempty"`
+	// ToldReason is why, as it was told.
+	ToldReason string `json:"told_reason,omitempty"`
 }
 
 func (a *Agent) leaseDir(id string) string { return filepath.Join(a.cfg.Dir, "leases", id) }

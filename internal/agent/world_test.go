@@ -35,6 +35,8 @@ func TestMain(m *testing.M) {
 		os.Exit(probe.Main(os.Args[3:], os.Stdout))
 	case len(os.Args) > 2 && os.Args[1] == "instance" && os.Args[2] == "init":
 		os.Exit(tinyInit())
+	case len(os.Args) > 2 && os.Args[1] == "instance" && os.Args[2] == "interruption":
+		os.Exit(instance.Main(os.Args[2:]))
 	}
 	os.Exit(m.Run())
 }
@@ -50,6 +52,9 @@ func tinyInit() int {
 	if err := json.Unmarshal(b, &s); err != nil {
 		fmt.Println("init:", err)
 		return 70
+	}
+	if s.NoticeSignal != "" {
+		return instance.Main([]string{"init"}) // it is the product's that passes signals on
 	}
 	status, _ := json.Marshal(protocol.InstanceReport{Started: true})
 	_ = os.WriteFile(filepath.Join(protocol.InstanceRunDir, "status.json"), status, 0o600)

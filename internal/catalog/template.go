@@ -9,16 +9,20 @@ import (
 
 // Template is a starting point for a rental. A renter may change all of it.
 type Template struct {
-	Name          string            `yaml:"name"`
-	Title         string            `yaml:"title"`
-	TitleZH       string            `yaml:"title_zh"`
-	Description   string            `yaml:"description"`
-	DescriptionZH string            `yaml:"description_zh"`
-	Scenario      string            `yaml:"scenario"` // "training", "notebook", "development", "demo", …
-	Image         string            `yaml:"image"`    // OCI reference, or cloud://name:tag in the cloud's own registry
-	Entrypoint    []string          `yaml:"entrypoint"`
-	Command       []string          `yaml:"command"`
-	StartScript   string            `yaml:"start_script"` // run by /bin/sh before the command
+	Name          string   `yaml:"name"`
+	Title         string   `yaml:"title"`
+	TitleZH       string   `yaml:"title_zh"`
+	Description   string   `yaml:"description"`
+	DescriptionZH string   `yaml:"description_zh"`
+	Scenario      string   `yaml:"scenario"` // "training", "notebook", "development", "demo", …
+	Image         string   `yaml:"image"`    // OCI reference, or cloud://name:tag in the cloud's own registry
+	Entrypoint    []string `yaml:"entrypoint"`
+	Command       []string `yaml:"command"`
+	StartScript   string   `yaml:"start_script"` // run by /bin/sh before the command
+	// NoticeSignal is sent to the command, and NoticeCommand run by /bin/sh beside it,
+	// when a spot lease is told of its interruption.
+	NoticeSignal  string            `yaml:"notice_signal"`
+	NoticeCommand string            `yaml:"notice_command"`
 	Environment   map[string]string `yaml:"environment"`
 	// GeneratedSecrets are environment variables that get a random value of
 	// their own in each rental, such as a notebook's token.
@@ -81,6 +85,9 @@ var (
 	variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 )
 
+// noticeSignals are those that an instance passes on to its command.
+var noticeSignals = []string{"SIGTERM", "SIGINT", "SIGHUP", "SIGUSR1", "SIGUSR2"}
+
 func (t Template) validate() error {
 	switch {
 	case !templateName.MatchString(t.Name):
@@ -89,6 +96,8 @@ func (t Template) validate() error {
 		return fmt.Errorf("template %s has no image", t.Name)
 	case t.DiskGiB < 1 || t.DiskGiB > 1<<20:
 		return fmt.Errorf("template %s: disk_gib is %d; want at least 1", t.Name, t.DiskGiB)
+	case t.NoticeSignal != "" && !slices.Contains(noticeSignals, t.NoticeSignal):
+		return fmt.Errorf("template %s: notice_signal is %q; want one of %v", t.Name, t.NoticeSignal, noticeSignals)
 	case t.Needs.GPUs < 0 || t.Needs.VRAMGiB < 0 || t.Needs.MemoryGiB < 0:
 		return fmt.Errorf("template %s: needs may not be negative", t.Name)
 	}

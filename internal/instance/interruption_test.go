@@ -11,9 +11,13 @@ func TestTheNoticeIsAFileThatComesAndGoes(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "interruption.json")
 	var errs bytes.Buffer
-	for _, text := range []string{`{"a":1}`, `{"a":2}`} {
-		if code := tellInterruption(path, text, &errs); code != 0 {
+	for i, text := range []string{`{"a":1}`, `{"a":2}`} {
+		fresh, code := tellInterruption(path, text, &errs)
+		if code != 0 {
 			t.Fatalf("exit code %d: %s", code, errs.String())
+		}
+		if fresh != (i == 0) {
+			t.Errorf("notice %d counts as the first: %v", i, fresh)
 		}
 		got, err := os.ReadFile(path)
 		if err != nil || string(got) != text+"\n" {
@@ -21,14 +25,14 @@ func TestTheNoticeIsAFileThatComesAndGoes(t *testing.T) {
 		}
 	}
 	for range 2 {
-		if code := tellInterruption(path, "", &errs); code != 0 {
+		if _, code := tellInterruption(path, "", &errs); code != 0 {
 			t.Fatalf("exit code %d: %s", code, errs.String())
 		}
 	}
 	if _, err := os.Stat(path); !os.IsNotExist(err) {
 		t.Errorf("a notice that was taken back is still there: %v", err)
 	}
-	if code := tellInterruption(filepath.Join(path, "no", "folder"), "x", &errs); code == 0 || errs.Len() == 0 {
+	if _, code := tellInterruption(filepath.Join(path, "no", "folder"), "x", &errs); code == 0 || errs.Len() == 0 {
 		t.Error("a notice that could not be written passes for one")
 	}
 }

@@ -29,7 +29,11 @@ func Main(args []string) int {
 		if len(args) > 1 {
 			text = args[1]
 		}
-		return tellInterruption(protocol.InstanceInterruption, text, os.Stderr)
+		fresh, code := tellInterruption(protocol.InstanceInterruption, text, os.Stderr)
+		if fresh {
+			actOnNotice(protocol.InstanceConfig, text, os.Stderr)
+		}
+		return code
 	case "nvidia-smi":
 		return NVIDIASMI(protocol.InstanceGPUs, args[1:], os.Stdout, os.Stderr)
 	}

@@ -217,7 +217,7 @@ func (s *Service) accepted(ctx context.Context, l *Lease, change Change) {
 // build makes the lease's row out of quote, template and the renter's wishes.
 func (s *Service) build(p account.Principal, q *Quote, c Create, now time.Time) (*Lease, error) {
 	var template catalog.Template
-	spec := Spec{Entrypoint: c.Entrypoint, Command: c.Command, StartScript: c.StartScript, Environment: map[string]string{}, Ports: slices.Clone(c.Ports)}
+	spec := Spec{Entrypoint: c.Entrypoint, Command: c.Command, StartScript: c.StartScript, NoticeSignal: c.NoticeSignal, NoticeCommand: c.NoticeCommand, Environment: map[string]string{}, Ports: slices.Clone(c.Ports)}
 	if q.Request.Template != "" {
 		t, ok := s.Catalog.Template(q.Request.Template)
 		if !ok {
@@ -233,6 +233,9 @@ func (s *Service) build(p account.Principal, q *Quote, c Create, now time.Time) 
 		}
 		if spec.StartScript == "" {
 			spec.StartScript = t.StartScript
+		}
+		if spec.NoticeSignal == "" && spec.NoticeCommand == "" {
+			spec.NoticeSignal, spec.NoticeCommand = t.NoticeSignal, t.NoticeCommand
 		}
 		for _, port := range t.Ports {
 			if !slices.Contains(spec.Ports, port.Port) {
@@ -385,7 +388,7 @@ func (s *Service) instanceSpec(ctx context.Context, l *Lease) (*protocol.Instanc
 		activity = &protocol.Activity{Kind: protocol.ActivityKind(t.Activity.Kind), Port: t.Activity.Port, TokenVariable: t.Activity.TokenVariable}
 	}
 	return &protocol.InstanceSpec{
-		Activity: activity, Image: l.Image, Entrypoint: spec.Entrypoint, Command: spec.Command, StartScript: spec.StartScript,
+		Activity: activity, Image: l.Image, Entrypoint: spec.Entrypoint, Command: spec.Command, StartScript: spec.StartScript, NoticeSignal: spec.NoticeSignal, NoticeCommand: spec.NoticeCommand,
 		Environment: spec.Environment, Ports: spec.Ports, DirectPorts: l.Bundle.DirectPorts, GPUs: l.GPUs,
 		CPUMillis: l.Bundle.CPUMillis, MemoryMiB: l.Bundle.MemoryMiB, DiskMiB: l.Bundle.DiskGiB << 10,
 		PIDs: max(pidsPerCPU, pidsPerCPU*l.Bundle.CPUMillis/1000), ShmMiB: shm, SSHKeys: keys,

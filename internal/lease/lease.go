@@ -84,12 +84,14 @@ type IdleStop struct {
 // Spec is what the renter asked to run. It is stored sealed, since its
 // environment holds secrets.
 type Spec struct {
-	Entrypoint  []string          `json:"entrypoint,omitempty"`
-	Command     []string          `json:"command,omitempty"`
-	StartScript string            `json:"start_script,omitempty"`
-	Environment map[string]string `json:"environment,omitempty"`
-	Ports       []int             `json:"ports,omitempty"`
-	ShmMiB      int64             `json:"shm_mib,omitempty"`
+	Entrypoint    []string          `json:"entrypoint,omitempty"`
+	Command       []string          `json:"command,omitempty"`
+	StartScript   string            `json:"start_script,omitempty"`
+	NoticeSignal  string            `json:"notice_signal,omitempty"`
+	NoticeCommand string            `json:"notice_command,omitempty"`
+	Environment   map[string]string `json:"environment,omitempty"`
+	Ports         []int             `json:"ports,omitempty"`
+	ShmMiB        int64             `json:"shm_mib,omitempty"`
 }
 
 // Quote is a frozen price for an offer, not yet accepted.
@@ -128,11 +130,15 @@ type Create struct {
 	Entrypoint  []string
 	Command     []string
 	StartScript string
-	Environment map[string]string
-	Ports       []int
-	Deadline    time.Time
-	Idle        *IdleStop     // nil: the template's, or else the cloud's
-	SpendingCap *money.Amount // nil: none
+	// NoticeSignal is sent to the command when it is told of its interruption, and
+	// NoticeCommand run by /bin/sh beside it; empty: the template's.
+	NoticeSignal  string
+	NoticeCommand string
+	Environment   map[string]string
+	Ports         []int
+	Deadline      time.Time
+	Idle          *IdleStop     // nil: the template's, or else the cloud's
+	SpendingCap   *money.Amount // nil: none
 
 	bidID string // of the bid that the spot market makes the lease for
 }

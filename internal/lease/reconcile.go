@@ -414,7 +414,7 @@ func (s *Service) limits(ctx context.Context, l *Lease, now time.Time) protocol.
 		r.StopIn = max(time.Second, l.Deadline.Sub(now))
 	}
 	if !l.InterruptAt.IsZero() {
-		r.InterruptIn = max(time.Second, l.InterruptAt.Sub(now))
+		r.InterruptIn, r.InterruptReason = max(time.Second, l.InterruptAt.Sub(now)), l.InterruptReason
 	}
 	return r
 }

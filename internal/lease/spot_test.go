@@ -20,7 +20,7 @@ func (w *world) rentSpot() *Lease {
 		w.t.Fatalf("no offer: %v", err)
 	}
 	place, err := w.PrepareSpot(w.ctx, SpotPlace{BidID: "bd-1", Principal: w.ada, OfferID: offers[0].ID, TimeZone: "UTC",
-		Wish: SpotWish{Image: "debian:12", DiskGiB: 10}, Rate: money.Rate(360_000_000), Bid: money.Rate(720_000_000)})
+		Wish: SpotWish{Image: "debian:12", DiskGiB: 10, Create: Create{NoticeSignal: "SIGUSR1", NoticeCommand: "./save.sh"}}, Rate: money.Rate(360_000_000), Bid: money.Rate(720_000_000)})
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -107,7 +107,13 @@ func TestANoticeReachesTheHostAndCanBeTakenBack(t *testing.T) {
 		if err != nil || len(desired) != 1 {
 			t.Fatalf("the host is told %v (%v)", desired, err)
 		}
+		if l := desired[0].Limits; (l.InterruptIn > 0) != (l.InterruptReason == "outbid") {
+			t.Errorf("the host is told of a notice in %s for %q", l.InterruptIn, l.InterruptReason)
+		}
 		return desired[0].Limits.InterruptIn
+	}
+	if s, err := w.instanceSpec(w.ctx, w.get(l.ID)); err != nil || s.NoticeSignal != "SIGUSR1" || s.NoticeCommand != "./save.sh" {
+		t.Errorf("the host runs %+v (%v), which does not say what to do at the notice", s, err)
 	}
 	if d := told(); d != 0 {
 		t.Errorf("without a notice the host is told of one in %s", d)

@@ -12,6 +12,7 @@ import (
 
 	"suanli.dev/internal/fault"
 	"suanli.dev/internal/ident"
+	"suanli.dev/internal/protocol"
 )
 
 // Limits of what a renter may ask for. They bound memory and the host's work,
@@ -129,6 +130,12 @@ func (c *Create) validate(now time.Time) error {
 	if len(c.StartScript) > maxScriptBytes || strings.ContainsRune(c.StartScript, 0) {
 		return invalid("body.start_script", "invalid_start_script", "the start script has %d bytes; at most %d without NUL are kept: put a longer one into the image or download it", len(c.StartScript), maxScriptBytes)
 	}
+	if known := protocol.NoticeSignals(); c.NoticeSignal != "" && !slices.Contains(known, c.NoticeSignal) {
+		return invalid("body.notice_signal", "invalid_notice_signal", "the signal of a notice is %q; want one of %s", c.NoticeSignal, strings.Join(known, ", "))
+	}
+	if len(c.NoticeCommand) > maxNoticeBytes || strings.ContainsRune(c.NoticeCommand, 0) {
+		return invalid("body.notice_command", "invalid_notice_command", "the command of a notice has %d bytes; at most %d without NUL are kept: put a longer one into the image", len(c.NoticeCommand), maxNoticeBytes)
+	}
 	if err := checkEnvironment(c.Environment); err != nil {
 		return err
 	}
@@ -245,3 +252,6 @@ func (i IdleStop) validate() error {
 	}
 	return nil
 }
+
+// maxNoticeBytes bounds the command that is run when a notice comes.
+const maxNoticeBytes = 4096

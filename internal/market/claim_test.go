@@ -367,3 +367,33 @@ func TestOnDemandIsNeverRefusedWhileTheSpotMarketHasEnoughAndNoGPUIsGivenTwice(t
 		})
 	}
 }
+
+func TestASpotLeaseOfBeforeClaimsMakesRoomAfterTheMigration(t *testing.T) {
+	t.Parallel()
+	storetest.Each(t, func(t *testing.T, db *store.DB) {
+		w := newWorldOn(t, db)
+		h := w.join(1, "0.40")
+		ada, ben := w.tenant("ada", "100"), w.tenant("ben", "100")
+		spot := w.bid(ada, 1, "0.80")
+		w.turn()
+		w.want(spot, market.Placed, lease.Running)
+		w.check(db.Update(w.ctx, func(ctx context.Context, tx *store.Tx) error {
+			for _, q := range []string{"UPDATE fleet_reservations SET spot = 0", "DELETE FROM schema_market WHERE version_id = 51"} {
+				if _, err := tx.Exec(ctx, q); err != nil {
+					return err
+				}
+			}
+			return nil
+		}))
+		w.check(w.Migrate(w.ctx))
+		w.check(w.fleet.Load(w.ctx))
+		w.report(w.host(h.id))
+		l, err := w.rent(w.ctx, ben, h, 1)
+		w.check(err)
+		if l.State != lease.Accepted || l.WaitsUntil.IsZero() {
+			t.Fatalf("the lease on demand is %s and waits until %s", l.State, l.WaitsUntil)
+		}
+		w.turn()
+		w.want(spot, market.Noticed, lease.Running)
+	})
+}

@@ -34,13 +34,22 @@ type InstanceSettings struct {
 	Simulated   bool     `json:"simulated"`
 	// Activity is a program whose own word decides whether it is busy.
 	Activity *Activity `json:"activity,omitempty"`
+	// NoticeSignal and NoticeCommand are what is done inside when a notice comes.
+	NoticeSignal  string `json:"notice_signal,omitempty"`
+	NoticeCommand string `json:"notice_command,omitempty"`
 }
+
+// NoticeSignals are the signals by which the command of an instance can be told of
+// a notice: those that its first process passes on.
+func NoticeSignals() []string { return []string{"SIGTERM", "SIGINT", "SIGHUP", "SIGUSR1", "SIGUSR2"} }
 
 // Interruption is what programs inside an instance are told before the spot market
 // takes its place away. Times are by the host's clock, which is the instance's too.
 type Interruption struct {
 	InterruptAt time.Time `json:"interrupt_at"`
 	ToldAt      time.Time `json:"told_at"`
+	// Reason is a code such as "outbid" or "on_demand".
+	Reason string `json:"reason,omitempty"`
 }
 
 // InstanceReport is what the process in the container writes to

@@ -208,6 +208,8 @@ type RunLimits struct {
 	// InterruptIn is how long from receipt until the spot market takes the
 	// instance's place away; the control plane stops it then. Zero: it does not.
 	InterruptIn time.Duration `json:"interrupt_in_ns,omitempty"`
+	// InterruptReason is why, such as "outbid".
+	InterruptReason string `json:"interrupt_reason,omitempty"`
 	// IdleAfter stops an instance with no session and GPU and CPU under the
 	// thresholds for this long. Zero: never.
 	IdleAfter      time.Duration `json:"idle_after_ns"`
@@ -240,6 +242,10 @@ type InstanceSpec struct {
 	Simulated   bool   `json:"simulated"`
 	// Activity is a program inside that is asked whether it is busy; nil: none.
 	Activity *Activity `json:"activity,omitempty"`
+	// NoticeSignal is sent to the command, and NoticeCommand run by /bin/sh beside
+	// it, when the instance is told that it will be interrupted; empty: none.
+	NoticeSignal  string `json:"notice_signal,omitempty"`
+	NoticeCommand string `json:"notice_command,omitempty"`
 }
 
 // Activity is a program inside an instance that knows better than its meters

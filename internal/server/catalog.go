@@ -78,7 +78,7 @@ func modelJSON(m catalog.Model) api.GPUModel {
 func templateJSON(t catalog.Template) api.Template {
 	out := api.Template{
 		Name: t.Name, Title: t.Title, TitleZH: t.TitleZH, Description: t.Description, DescriptionZH: t.DescriptionZH, Scenario: t.Scenario,
-		Image: t.Image, Command: t.Command, StartScript: t.StartScript, Environment: t.Environment, GeneratedSecrets: t.GeneratedSecrets,
+		Image: t.Image, Command: t.Command, StartScript: t.StartScript, NoticeSignal: t.NoticeSignal, NoticeCommand: t.NoticeCommand, Environment: t.Environment, GeneratedSecrets: t.GeneratedSecrets,
 		Ports: []api.TemplatePort{}, DiskGiB: t.DiskGiB, Needs: api.TemplateNeeds(t.Needs),
 	}
 	for _, p := range t.Ports {

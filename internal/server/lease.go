@@ -179,7 +179,7 @@ func (a *API) createLease(ctx context.Context, p account.Principal, in *body[api
 	}
 	c := lease.Create{
 		QuoteID: r.QuoteID, Name: r.Name, Labels: r.Labels, Entrypoint: r.Entrypoint, Command: r.Command,
-		StartScript: r.StartScript, Environment: r.Environment, Ports: r.Ports, SpendingCap: r.SpendingCap, Idle: idle,
+		StartScript: r.StartScript, NoticeSignal: r.NoticeSignal, NoticeCommand: r.NoticeCommand, Environment: r.Environment, Ports: r.Ports, SpendingCap: r.SpendingCap, Idle: idle,
 	}
 	if r.StopAt != nil {
 		c.Deadline = *r.StopAt

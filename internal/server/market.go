@@ -149,7 +149,7 @@ func (a *API) createBid(ctx context.Context, p account.Principal, in *body[api.B
 	c := market.Create{
 		Name: r.Name, Zone: r.Zone, Model: r.GPUModel, Simulated: r.Simulated, GPUs: max(1, r.GPUs), Price: auction.Price(r.BidPerGPUHour),
 		Wish: lease.SpotWish{Template: r.Template, Image: r.Image, DiskGiB: r.DiskGiB, Create: lease.Create{
-			Name: r.Name, Labels: r.Labels, Entrypoint: r.Entrypoint, Command: r.Command, StartScript: r.StartScript,
+			Name: r.Name, Labels: r.Labels, Entrypoint: r.Entrypoint, Command: r.Command, StartScript: r.StartScript, NoticeSignal: r.NoticeSignal, NoticeCommand: r.NoticeCommand,
 			Environment: r.Environment, Ports: r.Ports, Idle: idle, SpendingCap: r.SpendingCap,
 		}},
 	}

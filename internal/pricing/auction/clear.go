@@ -97,6 +97,9 @@ func Clear(m Market, now time.Time) (Result, error) {
 	}
 	r := newRound(&m, now)
 	place, ok := r.exact()
+	if !ok {
+		place, ok = r.packed()
+	}
 	if r.ranked = !ok; r.ranked {
 		place = r.greedy()
 	}

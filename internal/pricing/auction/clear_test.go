@@ -112,13 +112,21 @@ func outcome(m Market, r Result) map[string]string {
 func ways(t *rapid.T, m Market, now time.Time) map[string]Result {
 	r := newRound(&m, now)
 	r.ranked = true
-	return map[string]Result{"": mustClear(t, m, now), "greedy": r.result(r.greedy())}
+	out := map[string]Result{"": mustClear(t, m, now), "greedy": r.result(r.greedy())}
+	r = newRound(&m, now)
+	if place, ok := r.packed(); ok {
+		out["packed"] = r.result(place)
+	}
+	return out
 }
 
 func TestARoundKeepsTheRules(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		m, now := randomMarket(t, 4, 4, 8)
+		if rapid.Bool().Draw(t, "many hosts") {
+			m, now = randomMarket(t, 9, 8, 16)
+		}
 		for name, r := range ways(t, m, now) {
 			checkRules(t, name, m, r, now)
 		}
@@ -286,6 +294,9 @@ func TestRaisingABidNeverLosesAPlace(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		m, now := randomMarket(t, 4, 4, 8)
+		if rapid.Bool().Draw(t, "many hosts") {
+			m, now = randomMarket(t, 9, 8, 16)
+		}
 		if len(m.Bids) == 0 {
 			return
 		}

@@ -45,9 +45,10 @@
 //
 // # How it is solved
 //
-// A market of a few hosts is solved exactly (see exact.go); a larger one by
-// rank, where a bundle is small beside the whole (see greedy.go). Which of the
-// two is decided by counts and never by prices. In either, raising a bid never
+// A market of a few hosts is solved exactly (see exact.go); one of more hosts,
+// too, but for that nobody who runs is moved to another host (see packing.go);
+// and one that is larger still by rank, where a bundle is small beside the whole
+// (see greedy.go). Which of them is decided by counts and never by prices. In either, raising a bid never
 // loses a place, equal inputs in any order give equal results, and no bid waits
 // for GPUs that are idle and that it could pay at the good's price.
 package auction

@@ -30,15 +30,11 @@ func (r *round) exact() ([]int32, bool) {
 	if !e.shape() {
 		return nil, false
 	}
-	limits := make([]bounds, len(r.goods))
-	for g := range limits {
-		limits[g] = bounds{floor: 0, limit: safety}
-	}
-	e.branch(limits)
-	if e.passes > exactPasses {
+	b := brancher{round: r, pass: e.pass}
+	if !b.solve() {
 		return nil, false
 	}
-	return e.rescue(), true
+	return r.rescue(b.place), true
 }
 
 // program is the state of exact.
@@ -50,14 +46,11 @@ type program struct {
 	states int
 	value  []int64 // by bidder of who and state: the best that it and all after it make
 	gain   []int64 // by bidder of who and host, below 0 where it may not go
-	passes int
-	best   int64
-	place  []int32
 }
 
 // shape lays out the states, or says that there are too many.
 func (e *program) shape() bool {
-	e.states, e.best = 1, -1
+	e.states = 1
 	gpus := 0
 	for h := range e.hosts {
 		e.stride = append(e.stride, e.states)
@@ -195,14 +188,32 @@ func (e *program) choose(n, state int) int32 {
 	return best
 }
 
+// brancher looks for the best places among those that leave each good a price.
+type brancher struct {
+	*round
+	pass   func(limits []bounds) ([]int32, int64)
+	passes int
+	best   int64
+	place  []int32
+}
+
+func (e *brancher) solve() bool {
+	if e.best = -1; len(e.hosts) == 0 {
+		e.place = slices.Repeat([]int32{none}, len(e.bids))
+		return true
+	}
+	limits := make([]bounds, len(e.goods))
+	for g := range limits {
+		limits[g] = bounds{floor: 0, limit: safety}
+	}
+	e.branch(limits)
+	return e.passes <= exactPasses
+}
+
 // branch looks for the best within limits and below, where each good has a
 // price.
-func (e *program) branch(limits []bounds) {
+func (e *brancher) branch(limits []bounds) {
 	if e.passes++; e.passes > exactPasses {
-		return
-	}
-	if len(e.hosts) == 0 {
-		e.place = slices.Repeat([]int32{none}, len(e.bids))
 		return
 	}
 	place, value := e.pass(limits)
@@ -231,9 +242,9 @@ func (e *program) branch(limits []bounds) {
 
 // rescue gives what is idle to whoever fits there still: an optimum can leave out
 // one whose surplus is nothing where it would have to move.
-func (e *program) rescue() []int32 {
-	f := newFilling(e.round)
-	for i, h := range e.place {
+func (r *round) rescue(place []int32) []int32 {
+	f := newFilling(r)
+	for i, h := range place {
 		if h != none {
 			f.put(i, h)
 		}
