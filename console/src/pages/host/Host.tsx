@@ -35,7 +35,7 @@ export function HostPage() {
   // Earnings are of one's own account, whoever may read the host.
   const earns = mayBill && h?.account_id === me?.account.id;
   return (
-    <Page title={h?.name ?? t("host.one")} about={h ? `${h.region} / ${h.zone}${h.rack ? ` / ${h.rack}` : ""} · ${h.id}` : <Skeleton height={20} width={280} />} actions={h && <HostActions host={h} />}>
+    <Page title={h?.name ?? t("host.one")} about={h ? `${h.region} / ${h.zone}${h.rack ? ` / ${h.rack}` : ""} · ${h.id}` : hostId} actions={h && <HostActions host={h} />}>
       {h?.reason && (
         <Alert color={needsCare(h.state) ? "orange" : "blue"} variant="light" title={t(`host.state.${h.state}.means`)}>
           {h.reason}

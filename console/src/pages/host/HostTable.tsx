@@ -18,7 +18,7 @@ export function HostTable({ label, rows, loading, owners }: { label: string; row
       header: t("host.name"),
       cell: ({ row: { original: h } }) => (
         <Group gap={6} wrap="nowrap">
-          <Text fw={600} truncate maw={220}>
+          <Text fw={600} size="sm" truncate w="max-content" maw={220} style={{ flexShrink: 0 }} title={h.name}>
             {h.name}
           </Text>
           <Simulated simulated={h.simulated} />

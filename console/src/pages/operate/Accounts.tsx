@@ -23,7 +23,7 @@ export function Accounts() {
   const open = (id: string) => void navigate({ to: "/operate/accounts/$accountId", params: { accountId: id } });
   const found = list.rows.filter((a) => `${a.name} ${a.id}`.toLowerCase().includes(words.toLowerCase()));
   const columns: Columns<Account> = [
-    { id: "name", accessorFn: (a) => a.name, header: t("op.account.name"), cell: ({ row }) => <Text fw={600} truncate maw={260}>{row.original.name}</Text> },
+    { id: "name", accessorFn: (a) => a.name, header: t("op.account.name"), cell: ({ row }) => <Text fw={600} size="sm" truncate w="max-content" maw={260} title={row.original.name}>{row.original.name}</Text> },
     { id: "id", header: t("op.account.id"), cell: ({ row }) => <Copy text={row.original.id} /> },
     { id: "state", accessorFn: (a) => String(a.suspended), header: t("host.state"), cell: ({ row }) => <Suspended account={row.original} /> },
     { id: "currency", accessorFn: (a) => a.currency, header: t("op.account.currency"), cell: ({ row }) => row.original.currency },
