@@ -53,10 +53,10 @@ export function HostPage() {
             ? [
                 { name: t("host.state"), value: <HostState host={h} /> },
                 { name: t("host.rented"), value: <>{`${rentedGPUs(h)} / ${h.total.gpus} `}<Simulated simulated={h.simulated} /></> },
-                { name: t("host.free_rest"), value: t("host.free_rest_value", { cpus: h.free.cpu_millis / 1000, memory: mib(h.free.memory_mib, i18n.language), disk: mib(h.free.disk_mib, i18n.language) }) },
+                { name: t("host.free_rest"), long: true, value: t("host.free_rest_value", { cpus: h.free.cpu_millis / 1000, memory: mib(h.free.memory_mib, i18n.language), disk: mib(h.free.disk_mib, i18n.language) }) },
                 { name: t("host.reliability"), value: `${h.reliability_percent} %` },
                 { name: t("host.seen"), value: <Time at={h.last_seen_at} relative /> },
-                { name: t("host.system"), value: h.hardware ? `${h.hardware.os} · ${h.hardware.runtime}${h.hardware.driver ? ` · ${t("host.driver", { version: h.hardware.driver })}` : ""}` : "–" },
+                { name: t("host.system"), long: true, value: h.hardware ? `${h.hardware.os} · ${h.hardware.runtime}${h.hardware.driver ? ` · ${t("host.driver", { version: h.hardware.driver })}` : ""}` : "–" },
               ]
             : ["host.state", "host.rented", "host.free_rest", "host.reliability", "host.seen", "host.system"].map((k) => ({ name: t(k), value: "" }))
         }

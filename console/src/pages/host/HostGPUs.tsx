@@ -1,4 +1,4 @@
-import { Group, Progress, Text } from "@mantine/core";
+import { Group, Progress, Stack, Text } from "@mantine/core";
 import { useTranslation } from "react-i18next";
 import { Copy } from "../../ui/Copy";
 import { DataTable, type Columns } from "../../ui/DataTable";
@@ -62,7 +62,7 @@ export function HostGPUs({ host }: { host: Host }) {
   ];
   const leases = host.leases ?? [];
   return (
-    <>
+    <Stack>
       {gpusOf(host).length ? <DataTable label={t("host.gpus")} rows={gpusOf(host)} columns={columns} rowKey={(g) => g.uuid} height={520} /> : <Text c="dimmed">{t("host.no_gpus")}</Text>}
       <Section title={t("host.leases")}>
         {leases.length ? (
@@ -75,6 +75,6 @@ export function HostGPUs({ host }: { host: Host }) {
           <Text c="dimmed">{t("host.leases.none")}</Text>
         )}
       </Section>
-    </>
+    </Stack>
   );
 }

@@ -35,12 +35,12 @@ export function HostPrices({ host: h }: { host: Host }) {
       <Section title={t("price.terms")} about={t("price.terms_about")} actions={may && <Group gap="xs"><Terms host={h} currency={currency} /><FloorRule host={h} currency={currency} /></Group>}>
         <Facts
           facts={[
-            { name: t("price.storage"), value: l.storage_per_gib_month ? <Money amount={l.storage_per_gib_month} currency={currency} /> : t("price.default") },
-            { name: t("price.egress"), value: l.egress_per_gb ? <Money amount={l.egress_per_gb} currency={currency} /> : t("price.default") },
-            { name: t("price.cpu"), value: l.per_cpu_hour ? <Money amount={l.per_cpu_hour} currency={currency} per="hour" /> : t("price.default") },
-            { name: t("price.min_gpus"), value: l.min_gpus || 1 },
-            { name: t("price.ends"), value: l.ends_at ? <Time at={l.ends_at} /> : t("price.no_end") },
-            { name: t("price.rule"), value: <Rule rule={l.spot_floor_rule} currency={currency} /> },
+            { long: true, name: t("price.storage"), value: l.storage_per_gib_month ? <Money amount={l.storage_per_gib_month} currency={currency} /> : t("price.default") },
+            { long: true, name: t("price.egress"), value: l.egress_per_gb ? <Money amount={l.egress_per_gb} currency={currency} /> : t("price.default") },
+            { long: true, name: t("price.cpu"), value: l.per_cpu_hour ? <Money amount={l.per_cpu_hour} currency={currency} per="hour" /> : t("price.default") },
+            { long: true, name: t("price.min_gpus"), value: l.min_gpus || 1 },
+            { long: true, name: t("price.ends"), value: l.ends_at ? <Time at={l.ends_at} /> : t("price.no_end") },
+            { long: true, name: t("price.rule"), value: <Rule rule={l.spot_floor_rule} currency={currency} /> },
           ]}
         />
       </Section>
