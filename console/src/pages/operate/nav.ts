@@ -1,3 +1,18 @@
+import { IconBook2, IconBuildingBank, IconChartDots3, IconCreditCard, IconDoor, IconGauge, IconScale, IconServerCog, IconShieldCheck, IconTicket, IconUsersGroup } from "@tabler/icons-react";
 import type { Place } from "../nav";
 
-export const operateNav: Place[] = [];
+const action = "operate";
+
+export const operateNav: Place[] = [
+  { to: "/operate/overview", text: "nav.op.overview", icon: IconGauge, action, keys: "nav.op.overview.keys" },
+  { to: "/operate/fleet", text: "nav.op.fleet", icon: IconServerCog, action, keys: "nav.op.fleet.keys" },
+  { to: "/operate/accounts", text: "nav.op.accounts", icon: IconUsersGroup, action, keys: "nav.op.accounts.keys" },
+  { to: "/operate/payments", text: "nav.op.payments", icon: IconCreditCard, action, keys: "nav.op.payments.keys" },
+  { to: "/operate/coupons", text: "nav.op.coupons", icon: IconTicket, action },
+  { to: "/operate/payouts", text: "nav.op.payouts", icon: IconBuildingBank, action, keys: "nav.op.payouts.keys" },
+  { to: "/operate/sla", text: "nav.op.sla", icon: IconShieldCheck, action, keys: "nav.op.sla.keys" },
+  { to: "/operate/ledger", text: "nav.op.ledger", icon: IconScale, action, keys: "nav.op.ledger.keys" },
+  { to: "/operate/catalog", text: "nav.op.catalog", icon: IconBook2, action, keys: "nav.op.catalog.keys" },
+  { to: "/operate/gateways", text: "nav.op.gateways", icon: IconDoor, action },
+  { to: "/operate/demand", text: "nav.op.demand", icon: IconChartDots3, action, keys: "nav.op.demand.keys" },
+];
