@@ -9,6 +9,7 @@ import { useTranslation } from "react-i18next";
 import { api, data } from "../api/client";
 import { languages, setLanguage, type Language } from "../i18n";
 import { useMe } from "../me";
+import { Bell } from "../pages/account/news/Bell";
 import { areas } from "../pages/nav";
 import { session, useToken } from "../session";
 import { Money } from "../ui/format";
@@ -96,6 +97,7 @@ export function Shell() {
                 <Money amount={balance.available} currency={balance.currency} />
               </Badge>
             )}
+            {me && <Bell />}
             <Menu position="bottom-end" withinPortal>
               <Menu.Target>
                 <ActionIcon variant="default" size="lg" aria-label={t("nav.language")}>

@@ -7,7 +7,7 @@ export function Simulated({ simulated }: { simulated?: boolean }) {
   if (!simulated) return null;
   return (
     <Tooltip label={t("simulated.means")}>
-      <Badge color="yellow" variant="light" size="sm" tt="none">
+      <Badge color="yellow" variant="light" size="sm" tt="none" style={{ flexShrink: 0 }}>
         simulated
       </Badge>
     </Tooltip>

@@ -1,4 +1,9 @@
-import { IconShoppingCart } from "@tabler/icons-react";
+import { IconChartLine, IconLayoutGrid, IconServer2, IconShoppingCart } from "@tabler/icons-react";
 import type { Place } from "../nav";
 
-export const rentNav: Place[] = [{ to: "/market", text: "nav.market", icon: IconShoppingCart, keys: "nav.market.keys" }];
+export const rentNav: Place[] = [
+  { to: "/market", text: "nav.market", icon: IconShoppingCart, keys: "nav.market.keys" },
+  { to: "/templates", text: "nav.templates", icon: IconLayoutGrid, action: "market:read", keys: "nav.templates.keys" },
+  { to: "/leases", text: "nav.leases", icon: IconServer2, action: "lease:read", keys: "nav.leases.keys" },
+  { to: "/spot", text: "nav.spot", icon: IconChartLine, action: "market:read", keys: "nav.spot.keys" },
+];

@@ -1,9 +1,20 @@
 import { createRoute, lazyRouteComponent } from "@tanstack/react-router";
 import type { inside } from "../../router";
+import { leaseSearch } from "./lease/search";
+import { marketSearch } from "./market/filters";
+import { orderSearch } from "./order/search";
+import { spotSearch } from "./spot/search";
 
 type Parent = typeof inside;
 
 export function rentRoutes(parent: Parent) {
-  const route = <P extends string>(path: P, component: ReturnType<typeof lazyRouteComponent>) => createRoute({ getParentRoute: () => parent, path, component });
-  return [route("/market", lazyRouteComponent(() => import("./Market"), "Market"))] as const;
+  const getParentRoute = () => parent;
+  return [
+    createRoute({ getParentRoute, path: "/market", validateSearch: marketSearch, component: lazyRouteComponent(() => import("./Market"), "Market") }),
+    createRoute({ getParentRoute, path: "/rent/$offerId", validateSearch: orderSearch, component: lazyRouteComponent(() => import("./Rent"), "Rent") }),
+    createRoute({ getParentRoute, path: "/templates", component: lazyRouteComponent(() => import("./Templates"), "Templates") }),
+    createRoute({ getParentRoute, path: "/leases", validateSearch: (s: Record<string, unknown>): { over?: boolean } => (s.over === true ? { over: true } : {}), component: lazyRouteComponent(() => import("./Leases"), "Leases") }),
+    createRoute({ getParentRoute, path: "/leases/$leaseId", validateSearch: leaseSearch, component: lazyRouteComponent(() => import("./Lease"), "Lease") }),
+    createRoute({ getParentRoute, path: "/spot", validateSearch: spotSearch, component: lazyRouteComponent(() => import("./Spot"), "Spot") }),
+  ] as const;
 }
