@@ -31,5 +31,5 @@ export default defineConfig({
   base: "/console/",
   plugins: [react(), compress()],
   build: { outDir: out, emptyOutDir: true, assetsInlineLimit: 0, target: "es2022", chunkSizeWarningLimit: 700 },
-  server: { proxy: { "/v1": process.env.SUANLI_URL ?? "http://127.0.0.1:7080" } },
+  server: { proxy: { "/v1": { target: process.env.SUANLI_URL ?? "http://127.0.0.1:7080", ws: true } } },
 });
