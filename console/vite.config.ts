@@ -31,5 +31,5 @@ export default defineConfig({
   base: "/console/",
   plugins: [react(), compress()],
   build: { outDir: out, emptyOutDir: true, assetsInlineLimit: 0, target: "es2022", chunkSizeWarningLimit: 700 },
-  server: { proxy: Object.fromEntries(["/v1", "/readyz"].map((path) => [path, process.env.SUANLI_URL ?? "http://127.0.0.1:7080"])) },
+  server: { proxy: Object.fromEntries(["/v1", "/readyz"].map((path) => [path, { target: process.env.SUANLI_URL ?? "http://127.0.0.1:7080", ws: true }])) },
 });

@@ -40,6 +40,23 @@ var zhCodes = map[string]string{
 	"bad_report":              "主机上报的内容无法读取",
 	"no_responder":            "对方暂时没有应答，请稍后再试",
 
+	// Inside of an instance.
+	"too_many_visits":    "同时打开的终端或传输已达上限，请先关闭一个",
+	"instance_not_ready": "实例暂时无法进入，请稍后再试",
+	"instance_lost":      "与实例的连接已断开：实例已停止，或其主机不在线",
+	"websocket_needed":   "终端须以 WebSocket 打开",
+	"terminal_closed":    "终端已关闭",
+	"terminal_idle":      "终端一小时没有动静，已关闭；可重新打开",
+	"bad_path":           "路径不可用",
+	"file_not_found":     "实例中没有该文件",
+	"file_refused":       "实例拒绝了此文件操作",
+	"file_exists":        "该文件已存在；如要替换，请选择覆盖",
+	"file_too_large":     "文件过大，请使用 scp 或 suanli cp",
+	"not_a_file":         "这不是普通文件",
+	"not_a_folder":       "这不是文件夹",
+	"folder_too_large":   "文件夹中的条目过多，请使用终端",
+	"upload_incomplete":  "文件没有完整到达，未保留任何内容",
+
 	// The spot market.
 	"bid_not_found":    "没有这个出价",
 	"bid_ambiguous":    "有多个同名的出价，请使用标识符",

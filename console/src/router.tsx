@@ -2,6 +2,7 @@ import type { QueryClient } from "@tanstack/react-query";
 import { createRootRouteWithContext, createRoute, createRouter, lazyRouteComponent, Outlet, redirect } from "@tanstack/react-router";
 import { accountRoutes } from "./pages/account/routes";
 import { hostRoutes } from "./pages/host/routes";
+import { liveRoutes } from "./pages/lease-live/routes";
 import { operateRoutes } from "./pages/operate/routes";
 import { rentRoutes } from "./pages/rent/routes";
 import { session } from "./session";
@@ -40,7 +41,7 @@ const home = createRoute({
 
 export function makeRouter(queries: QueryClient) {
   return createRouter({
-    routeTree: root.addChildren([signIn, inside.addChildren([home, ...rentRoutes(inside), ...hostRoutes(inside), ...operateRoutes(inside), ...accountRoutes(inside)])]),
+    routeTree: root.addChildren([signIn, inside.addChildren([home, ...rentRoutes(inside), ...liveRoutes(inside), ...hostRoutes(inside), ...operateRoutes(inside), ...accountRoutes(inside)])]),
     basepath: "/console",
     context: { queries },
     defaultPreload: "intent",

@@ -245,6 +245,17 @@ func (g *SSH) enter(ctx context.Context, t Target) (side, error) {
 	return side{conn, channels, requests}, nil
 }
 
+// Enter connects to the SSH server of an instance for a caller that has checked
+// who asks and for how long, and who closes the client. It is the way of Serve's
+// renters from the gateway on.
+func (g *SSH) Enter(ctx context.Context, t Target) (*ssh.Client, error) {
+	inside, err := g.enter(ctx, t)
+	if err != nil {
+		return nil, err
+	}
+	return ssh.NewClient(inside.conn, inside.channels, inside.requests), nil
+}
+
 // explain shows a client that may enter why it cannot now: on the first session
 // that it opens, as the error output of what it wanted to run.
 func explain(channels <-chan ssh.NewChannel, requests <-chan *ssh.Request, reason error) {

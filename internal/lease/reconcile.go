@@ -26,6 +26,7 @@ type tracked struct {
 	since          time.Time // when this process began to look after it
 	egress         int64     // bytes that were last put on the bill while it ran
 	counted        time.Time // when
+	used           *used     // what it used lately; nil: nothing was heard of it running
 	released       int64     // version at which a stopped lease is known to keep no compute
 }
 

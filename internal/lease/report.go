@@ -38,6 +38,12 @@ func (s *Service) OnReport(ctx context.Context, hostID string, r protocol.Report
 				t.status = st
 			}
 			t.accepted = max(t.accepted, st.Generation)
+			if st.Phase == protocol.PhaseRunning {
+				if t.used == nil {
+					t.used = newUsed()
+				}
+				t.used.take(received, st, r.GPUStats, l.GPUs)
+			}
 		}
 		s.mu.Unlock()
 		if l == nil {

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/netip"
+	"net/url"
 	"sync"
 	"time"
 
@@ -126,6 +127,9 @@ type API struct {
 	db         *store.DB
 	keepAlive  time.Duration
 	recheck    time.Duration
+	origin     string // host of the public address, of which pages may open WebSockets
+	inside     *visitors
+	maxFile    int64 // bytes of a file that is fetched from an instance or put into one
 	operations []operation
 }
 
@@ -170,14 +174,19 @@ func New(cfg Config) *Server {
 		cfg.Recheck = 2 * time.Second
 	}
 	const keys = 100_000
+	public, _ := url.Parse(cfg.PublicURL) // one that is not valid is nobody's origin
 	s := &Server{
 		API: &API{
 			Services: cfg.Services, log: slog.New(LogHandler(cfg.Log.Handler())), clock: cfg.Clock, db: cfg.DB, keepAlive: cfg.KeepAlive, recheck: cfg.Recheck,
+			inside: newVisitors(), maxFile: maxFile,
 		},
 		cfg: cfg, mux: http.NewServeMux(), metrics: newHTTPMetrics(cfg.Metrics),
 		perKey:  ratelimit.New(cfg.Limits.PerKey, cfg.Clock, keys),
 		perIP:   ratelimit.New(cfg.Limits.PerIP, cfg.Clock, keys),
 		refused: ratelimit.New(cfg.Limits.Refused, cfg.Clock, keys),
+	}
+	if public != nil {
+		s.origin = public.Host
 	}
 	s.huma = humago.New(s.mux, s.humaConfig())
 	s.subjects()

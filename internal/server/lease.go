@@ -8,10 +8,13 @@ import (
 	"strconv"
 	"time"
 
+	"golang.org/x/crypto/ssh"
+
 	"suanli.dev/api"
 	"suanli.dev/internal/account"
 	"suanli.dev/internal/billing"
 	"suanli.dev/internal/fault"
+	"suanli.dev/internal/gateway"
 	"suanli.dev/internal/lease"
 	"suanli.dev/internal/pricing"
 	"suanli.dev/internal/protocol"
@@ -28,6 +31,9 @@ type Entrance struct {
 	AppURL func(leaseID string, port int, token string) string
 	// Open opens a stream to a host.
 	Open func(ctx context.Context, hostID string, h protocol.StreamHeader) (net.Conn, error)
+	// Enter connects to the SSH server of an instance, as the SSH gateway does for
+	// renters that it has let in.
+	Enter func(ctx context.Context, t gateway.Target) (*ssh.Client, error)
 }
 
 // LeasePath is embedded in the input of operations on one lease.
@@ -88,6 +94,7 @@ func (a *API) registerLease() {
 	register(a, operation{ID: "listDemand", Method: http.MethodGet, Path: "/v1/operator/demand", Summary: "What all accounts rented and how long it ran, newest first", Tag: tagLease, Action: account.Operate,
 		Description: "Without whose it was and what it ran: what simulations replay."},
 		a.listDemand)
+	a.registerMetrics()
 	a.registerMonths()
 	registerEvents(a, operation{ID: "watchLeases", Method: http.MethodGet, Path: "/v1/lease-events", Summary: "Follow the changes of all leases", Tag: tagLease, Action: account.ReadLeases},
 		a.watchLeases)
@@ -116,6 +123,7 @@ func (a *API) registerLease() {
 		})
 	registerStream(a, operation{ID: "getLeaseLogs", Method: http.MethodGet, Path: "/v1/leases/{lease_id}/logs", Summary: "What a lease printed, also after it ended", Tag: tagLease, Action: account.EnterLeases},
 		"text/plain; charset=utf-8", a.leaseLogs)
+	a.registerInside()
 }
 
 func (a *API) createQuote(ctx context.Context, p account.Principal, in *body[api.QuoteRequest]) (*body[api.Quote], error) {

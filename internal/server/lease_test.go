@@ -12,10 +12,13 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/crypto/ssh"
+
 	"suanli.dev/api"
 	"suanli.dev/internal/account"
 	"suanli.dev/internal/fault"
 	"suanli.dev/internal/fleet"
+	"suanli.dev/internal/gateway"
 	"suanli.dev/internal/lease"
 	"suanli.dev/internal/pricing"
 	"suanli.dev/internal/protocol"
@@ -72,6 +75,9 @@ func withLeases(w *world, c *Config) {
 				fmt.Fprintf(far, "%s", text)
 			}()
 			return near, nil
+		},
+		Enter: func(context.Context, gateway.Target) (*ssh.Client, error) {
+			return nil, &protocol.StreamError{Code: "not_ready", Message: "nothing is here"}
 		},
 	}
 }

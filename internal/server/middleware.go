@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -41,7 +42,8 @@ type exchange struct {
 	status    int
 	bytes     int64
 	wrote     bool
-	aborted   bool // the body did not come, or not in time
+	aborted   bool          // the body did not come, or not in time
+	content   io.ReadCloser // the body, before it was bounded for operations that read it whole
 }
 
 type exchangeKey struct{}
@@ -150,6 +152,9 @@ func (s *Server) route(next http.Handler) http.Handler {
 			}
 			writeProblem(w, plainProblem(http.StatusNotFound, "there is nothing at %s; /docs lists what there is", r.URL.Path))
 			return
+		}
+		if x := exchangeFrom(r.Context()); x != nil {
+			x.content = r.Body
 		}
 		r = intake.Body(w, r, intake.Small)
 		r.Body = http.MaxBytesReader(w, r.Body, maxBody)

@@ -41,6 +41,9 @@ type operation struct {
 	// Idempotent operations take an Idempotency-Key: a write that is repeated
 	// with the same key and body returns the first answer.
 	Idempotent bool
+	// Upload is of operations that take a body of any type, bound its size and read
+	// it as it comes. Of others it is read whole before, and small.
+	Upload bool
 	// OwnCursor is of lists in another order than their items' identifiers; they
 	// check cursors themselves.
 	OwnCursor bool
@@ -155,6 +158,9 @@ func (a *API) describe(op operation, input reflect.Type) huma.Operation {
 		Responses:       map[string]*huma.Response{"default": a.problemResponse()},
 		Middlewares:     huma.Middlewares{a.guard(op)},
 	}
+	if op.Upload {
+		h.RequestBody = &huma.RequestBody{Required: true, Content: map[string]*huma.MediaType{"application/octet-stream": {}}}
+	}
 	if op.Action != "" {
 		h.Security = []map[string][]string{{"bearer": {string(op.Action)}}}
 	}
@@ -184,6 +190,10 @@ func (a *API) guard(op operation) func(huma.Context, func(huma.Context)) {
 			writeProblem(w, problem(r.Context(), a.log, err))
 			return
 		}
+		if op.Upload {
+			next(humago.NewContext(ctx.Operation(), uploading(w, r), w))
+			return
+		}
 		content, ok := readBody(w, r)
 		if !ok {
 			return
@@ -202,6 +212,17 @@ func (a *API) guard(op operation) func(huma.Context, func(huma.Context)) {
 		r.Body = io.NopCloser(bytes.NewReader(content))
 		next(humago.NewContext(ctx.Operation(), r, w))
 	}
+}
+
+// uploading returns the request with its body as it comes, as long as it moves.
+func uploading(w http.ResponseWriter, r *http.Request) *http.Request {
+	x := exchangeFrom(r.Context())
+	if x == nil || x.content == nil || x.content == http.NoBody {
+		return r
+	}
+	r = r.WithContext(r.Context())
+	r.Body = x.content
+	return intake.Body(w, r, intake.Moving)
 }
 
 // readBody reads a request's body to its end, or answers that it cannot: a body
