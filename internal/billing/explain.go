@@ -134,10 +134,11 @@ func noCharge(id string) error {
 // chargeRow is a charge and when it counts.
 type chargeRow struct {
 	Charge
-	booked time.Time
+	granted money.Amount // what grants paid of it; less than 0: what went back to them
+	booked  time.Time
 }
 
-const selectCharges = `SELECT id, lease_id, account_id, provider_id, meter, currency, amount, provider, commission, simulated, from_at, to_at, posted_at, booked_at FROM billing_charges`
+const selectCharges = `SELECT id, lease_id, account_id, provider_id, meter, currency, amount, provider, commission, granted, simulated, from_at, to_at, posted_at, booked_at FROM billing_charges`
 
 func charges(ctx context.Context, tx *store.Tx, where string, args ...any) ([]chargeRow, error) {
 	rows, err := tx.Query(ctx, selectCharges+` WHERE `+where, args...)
@@ -149,7 +150,7 @@ func charges(ctx context.Context, tx *store.Tx, where string, args ...any) ([]ch
 	for rows.Next() {
 		var c chargeRow
 		var simulated, from, to, posted, booked int64
-		if err := rows.Scan(&c.ID, &c.LeaseID, &c.AccountID, &c.ProviderID, &c.Meter, &c.Currency, &c.Amount, &c.ProviderShare, &c.Commission, &simulated, &from, &to, &posted, &booked); err != nil {
+		if err := rows.Scan(&c.ID, &c.LeaseID, &c.AccountID, &c.ProviderID, &c.Meter, &c.Currency, &c.Amount, &c.ProviderShare, &c.Commission, &c.granted, &simulated, &from, &to, &posted, &booked); err != nil {
 			return nil, fmt.Errorf("read charges: %w", err)
 		}
 		c.Simulated = simulated != 0
@@ -163,11 +164,12 @@ func charges(ctx context.Context, tx *store.Tx, where string, args ...any) ([]ch
 // paid in advance: the charges' places, by the payments'.
 func prepaidCharges(l *leaseRow, all []chargeRow) map[string]int {
 	out := map[string]int{}
-	if l.monthly == nil {
+	paid := l.prepayments()
+	if paid == nil {
 		return out
 	}
 	next := 0
-	for n, p := range l.monthly.payments {
+	for n, p := range *paid {
 		if p.Amount == 0 {
 			continue
 		}
@@ -208,7 +210,9 @@ func (s *Service) explainCharge(ctx context.Context, tx *store.Tx, accountID, id
 		e.say("simulated")
 	}
 	prepaid := prepaidCharges(l, all)
-	if n, ok := prepaid[c.ID]; ok {
+	if n, ok := prepaid[c.ID]; ok && l.reserved != nil {
+		err = e.reservedPayment(l, n)
+	} else if ok {
 		err = e.prepayment(l, n)
 	} else {
 		err = e.use(l, c, all, prepaid)
@@ -217,8 +221,7 @@ func (s *Service) explainCharge(ctx context.Context, tx *store.Tx, accountID, id
 		return Explanation{}, fmt.Errorf("explain charge %s: %w", c.ID, err)
 	}
 	e.split(l, c, all)
-	_, advance := prepaid[c.ID]
-	if err := s.sources(ctx, tx, &e, c, all, advance); err != nil {
+	if err := s.sources(ctx, tx, &e, c, all, prepaid); err != nil {
 		return Explanation{}, err
 	}
 	if err := s.onPaperOf(ctx, tx, &e, c); err != nil {
@@ -239,6 +242,10 @@ func (e *Explanation) quoteSteps(q pricing.Quote) {
 	at := e.time(q.QuotedAt)
 	switch e.Meter {
 	case pricing.Compute:
+		if q.Plan == pricing.Reserved {
+			e.say("quote_reserved", "quoted_at", at, "rate", q.Tariff.Compute.Display())
+			break
+		}
 		e.say("quote_compute", "quoted_at", at, "plan", "@"+q.Plan, "rate", q.Tariff.Compute.Display(), "granularity", "@"+string(q.Tariff.Granularity), "minimum", strconv.FormatInt(q.Tariff.MinimumSeconds, 10))
 		if q.Plan == pricing.Spot {
 			e.say("quote_spot", "bid", q.Bid.Display())
@@ -284,6 +291,9 @@ func (e *Explanation) use(l *leaseRow, c chargeRow, all []chargeRow, prepaid map
 	if now.unknown {
 		e.say("end_unknown", "until", e.time(now.until))
 	}
+	if now.applied {
+		e.say("reserved_applied", "covered", strconv.FormatInt(coveredSeconds(now.items), 10))
+	}
 	e.itemSteps(l, now, then)
 	e.say("sum", "sum", now.sum.String())
 	if earlier > 0 {
@@ -327,8 +337,12 @@ func (e *Explanation) itemSteps(l *leaseRow, now, then counted) {
 		switch {
 		case d.Meter == pricing.Compute && d.Waived:
 			e.say("run_waived", append(values, "free", strconv.FormatInt(l.quote.EvictionFreeSeconds, 10))...)
+		case d.Meter == pricing.Compute && d.Covered && l.monthly == nil:
+			e.say("run_reserved", values...)
 		case d.Meter == pricing.Compute && d.Covered:
 			e.say("run_covered", values...)
+		case l.reserved != nil:
+			e.say("run_held", values...)
 		case d.Meter == pricing.Compute:
 			why := "@counts_exactly"
 			switch {
@@ -478,11 +492,20 @@ func (e *Explanation) split(l *leaseRow, c chargeRow, all []chargeRow) {
 }
 
 // sources says from where a charge was paid, whatever the money is.
-func (s *Service) sources(ctx context.Context, tx *store.Tx, e *Explanation, c chargeRow, all []chargeRow, advance bool) error {
+func (s *Service) sources(ctx context.Context, tx *store.Tx, e *Explanation, c chargeRow, all []chargeRow, prepaid map[string]int) error {
+	_, advance := prepaid[c.ID]
 	from, until := c.To, c.To
 	if advance {
 		// It counts when it was paid, which is just before it was written.
 		from, until = c.PostedAt.Add(-time.Minute), c.PostedAt
+	}
+	// Of several payments in advance of a moment, what was written between one
+	// charge and the next has paid it: identifiers are in the order of writing.
+	next := ""
+	for _, o := range all {
+		if o.ID > c.ID && next == "" {
+			next = o.ID
+		}
 	}
 	transfers, err := s.cfg.Ledger.About(ctx, tx, from, until, c.LeaseID)
 	if err != nil {
@@ -491,7 +514,7 @@ func (s *Service) sources(ctx context.Context, tx *store.Tx, e *Explanation, c c
 	var owed money.Amount
 	together := 0
 	for _, o := range all {
-		if advance && o.ID == c.ID || !advance && o.To.Equal(c.To) {
+		if _, other := prepaid[o.ID]; advance && o.ID == c.ID || !advance && !other && o.To.Equal(c.To) {
 			owed += o.Amount
 			together++
 		}
@@ -511,6 +534,9 @@ func (s *Service) sources(ctx context.Context, tx *store.Tx, e *Explanation, c c
 		if isAdvance != advance || pot(t.Credit) == pot(t.Debit) {
 			continue
 		}
+		if advance && (written(t.ID) < written(c.ID) || next != "" && written(t.ID) > written(next)) {
+			continue
+		}
 		k, sign := pair{t.Debit, false}, money.Amount(1)
 		if pot(t.Debit) {
 			k, sign = pair{t.Credit, true}, -1
@@ -520,6 +546,13 @@ func (s *Service) sources(ctx context.Context, tx *store.Tx, e *Explanation, c c
 		}
 		sums[k] += t.Amount
 		moved += sign * t.Amount
+	}
+	if c.granted != 0 {
+		code := "granted"
+		if c.granted < 0 {
+			code = "granted_back"
+		}
+		e.say(code, "sum", c.granted.String(), "back", (-c.granted).String(), "rest", (c.Amount - c.granted).String())
 	}
 	if together > 1 {
 		e.say("paid_together", "count", strconv.Itoa(together), "sum", owed.String())
@@ -535,6 +568,12 @@ func (s *Service) sources(ctx context.Context, tx *store.Tx, e *Explanation, c c
 		e.say("paid_wrong", "moved", moved.String(), "owed", owed.String())
 	}
 	return nil
+}
+
+// written is the part of an identifier that says when it was made.
+func written(id string) string {
+	_, made, _ := strings.Cut(id, "-")
+	return made
 }
 
 // sourceOf names a ledger account for people: one that has no name by its path.

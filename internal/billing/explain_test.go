@@ -40,7 +40,7 @@ func (w *world) explains(accountID string) {
 			switch s.Code {
 			case "items_before":
 				items += must(w.t, s.Values["sum"])
-			case "run", "month", "hours", "bytes":
+			case "run", "run_held", "month", "hours", "bytes":
 				items += must(w.t, s.Values["amount"])
 			case "sum":
 				sum = must(w.t, s.Values["sum"])

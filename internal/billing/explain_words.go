@@ -53,6 +53,17 @@ var sentences = map[string][2]string{
 	"hours":         {"It was kept from {from} ({from_source}) to {to} ({to_source}): {used} s in all. {charged} s × {rate} {currency} ÷ {per} s is exactly {exact}, rounded to {amount}.", "自 {from}（{from_source}）保留至 {to}（{to_source}）：共 {used} 秒。{charged} 秒 × {rate} {currency} ÷ {per} 秒，精确值为 {exact}，舍入为 {amount}。"},
 	"bytes":         {"Since the lease began it had moved {used} bytes, as its host counted. {charged} × {rate} {currency} ÷ {per} bytes is exactly {exact}, rounded to {amount} (all bytes together are rounded once).", "自租约开始，按主机计数共传输 {used} 字节。{charged} × {rate} {currency} ÷ {per} 字节，精确值为 {exact}，舍入为 {amount}（全部字节只舍入一次）。"},
 
+	"quote_reserved":   {"By what was agreed at {quoted_at} the reservation costs {rate} {currency} an hour for all of its GPUs, whether they are used or not.", "按 {quoted_at} 的约定，该预留的全部 GPU 每小时共 {rate} {currency}，无论是否使用。"},
+	"run_held":         {"Its GPUs were held from {from} to {to}: {used} s. {charged} s × {rate} {currency} ÷ {per} s is exactly {exact}; with {carried} carried over from before it is {amount}, and {left} is carried on.", "其 GPU 自 {from} 保留至 {to}：{used} 秒。{charged} 秒 × {rate} {currency} ÷ {per} 秒，精确值为 {exact}；加上之前的舍入余量 {carried}，计 {amount}，余 {left} 转入下一项。"},
+	"run_reserved":     {"It ran from {from} to {to}: {used} s, which reservations pay for and which cost nothing more.", "自 {from} 运行至 {to}：{used} 秒，由预留支付，不再计费。"},
+	"reserved_applied": {"When it was posted, reservations paid for {covered} s of it. They are applied again when more is known of an hour; what that changed is a later charge.", "入账时预留支付其中 {covered} 秒。得知某一小时的更多使用后会重新分摊预留；由此产生的差额列入之后的扣费。"},
+	"reserved_upfront": {"Paid {payment} for the reservation of {gpus} × {model} from {from} until {until} ({hours} clock hours): {upfront} {currency}, beside {rate} {currency} an hour for each GPU; the discount is {discount} % off {list}.", "预留 {gpus} × {model}，{from} 至 {until}（{hours} 个整点小时），{payment}：{upfront} {currency}，另每张 GPU 每小时 {rate} {currency}；在 {list} 的基础上减 {discount}%。"},
+	"reserved_lost":    {"By {by} the GPUs of the reservation had not been there for {seconds} s of its {total} s. That part of the {upfront} {currency} paid upfront is {back} {currency}; {before} of it had come back before.", "截至 {by}，预留的 {total} 秒中有 {seconds} 秒未能提供 GPU。预付的 {upfront} {currency} 中对应 {back} {currency}；此前已退回 {before}。"},
+	"reserved_early":   {"The reservation was ended at {at}, to the end of the clock hour {end}. Its {count} hours cost {owed} {currency} at the price on demand of {list} (a discount is for the whole term, and never costs more than that); {due} {currency} was agreed for them, so the difference is {net} {currency}.", "预留于 {at} 提前结束，计至整点 {end}。这 {count} 小时按按需价 {list} 计为 {owed} {currency}（折扣针对整个期限，且不超过整个期限的费用）；原约定为 {due} {currency}，差额 {net} {currency}。"},
+	"reserved_gone":    {"The GPUs of the reservation could not be had any more, and it ended at {end} without a loss: {back} {currency} of what was paid upfront is for time that was not delivered, and {before} of it had come back before.", "预留的 GPU 已无法提供，预留于 {end} 无损结束：预付款中 {back} {currency} 对应未提供的时间，此前已退回 {before}。"},
+	"granted":          {"Grants paid {sum} {currency} of this charge, and {rest} was left to pay.", "赠金支付本次扣费中的 {sum} {currency}，余 {rest} 另付。"},
+	"granted_back":     {"{back} {currency} of it went back to the grants that had paid for it.", "其中 {back} {currency} 退回原先支付的赠金。"},
+
 	"sum":             {"All of it comes to {sum} {currency} by then.", "至此合计 {sum} {currency}。"},
 	"charged_before":  {"{before} {currency} of it had been charged before (charges: {count}).", "其中 {before} {currency} 已在之前的 {count} 次扣费中收取。"},
 	"difference":      {"This charge is the difference: {sum} − {before} = {amount} {currency}.", "本次扣费为差额：{sum} − {before} = {amount} {currency}。"},
@@ -105,6 +116,7 @@ var terms = map[string][2]string{
 	"@on_demand": {"on demand", "按需"}, "@spot": {"spot", "竞价"}, "@reserved": {"reserved", "预留"}, "@monthly": {"months in advance", "包月"}, "@trial": {"trial", "试用"},
 	"@second": {"second", "秒"}, "@minute": {"started minute", "分钟（不足一分钟按一分钟）"}, "@hour": {"started hour", "小时（不足一小时按一小时）"},
 
+	"@upfront_none": {"nothing upfront", "不预付"}, "@upfront_partial": {"half upfront", "预付一半"}, "@upfront_all": {"all upfront", "全额预付"},
 	"@no_reason": {"no reason was written down", "未写明原因"},
 
 	"@counts_exactly": {"by the second", "按秒"}, "@counts_resumed": {"it goes on after a break that was not the renter's, and is counted as one with the run before", "因非租户原因中断后继续，与前一次运行合并计时"},
