@@ -333,6 +333,7 @@ func TestWhateverHappensExportsComeToTheDocumentsAndEachFigureIsExplained(t *tes
 			l := lived(w, rt, serial, 30)
 			w.addsUp(l.renter, begun)
 			w.explains(l.renter)
+			w.explainsTransfers(l.renter)
 		})
 		w.t = t
 		w.right()

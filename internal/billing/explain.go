@@ -491,8 +491,24 @@ func (e *Explanation) split(l *leaseRow, c chargeRow, all []chargeRow) {
 	}
 }
 
-// sources says from where a charge was paid, whatever the money is.
-func (s *Service) sources(ctx context.Context, tx *store.Tx, e *Explanation, c chargeRow, all []chargeRow, prepaid map[string]int) error {
+// payments is what paid charges that were paid together: of a lease at a moment, or
+// one payment in advance.
+type payments struct {
+	owed, moved money.Amount
+	together    int
+	sums        []paidBy
+}
+
+// paidBy is what came from an account, or went back to it.
+type paidBy struct {
+	path string
+	back bool
+	sum  money.Amount
+}
+
+// paymentsOf finds what paid a charge.
+func (s *Service) paymentsOf(ctx context.Context, tx *store.Tx, c chargeRow, all []chargeRow, prepaid map[string]int) (payments, error) {
+	var out payments
 	_, advance := prepaid[c.ID]
 	from, until := c.To, c.To
 	if advance {
@@ -506,46 +522,45 @@ func (s *Service) sources(ctx context.Context, tx *store.Tx, e *Explanation, c c
 		if o.ID > c.ID && next == "" {
 			next = o.ID
 		}
+		if _, other := prepaid[o.ID]; advance && o.ID == c.ID || !advance && !other && o.To.Equal(c.To) {
+			out.owed += o.Amount
+			out.together++
+		}
 	}
 	transfers, err := s.cfg.Ledger.About(ctx, tx, from, until, c.LeaseID)
 	if err != nil {
-		return err
-	}
-	var owed money.Amount
-	together := 0
-	for _, o := range all {
-		if _, other := prepaid[o.ID]; advance && o.ID == c.ID || !advance && !other && o.To.Equal(c.To) {
-			owed += o.Amount
-			together++
-		}
+		return out, err
 	}
 	pot := func(path string) bool {
 		return path == ledger.Commission || path == ledger.Payable(c.ProviderID)
 	}
-	type pair struct {
-		other string
-		back  bool
-	}
-	sums := map[pair]money.Amount{}
-	var order []pair
-	var moved money.Amount
 	for _, t := range transfers {
 		isAdvance := t.Code == CodePrepayment || t.Code == CodeUnusedPaid
-		if isAdvance != advance || pot(t.Credit) == pot(t.Debit) {
+		if !isAdvance && t.Code != CodeCharge && t.Code != CodeCorrection || isAdvance != advance || pot(t.Credit) == pot(t.Debit) {
 			continue
 		}
 		if advance && (written(t.ID) < written(c.ID) || next != "" && written(t.ID) > written(next)) {
 			continue
 		}
-		k, sign := pair{t.Debit, false}, money.Amount(1)
+		path, back, sign := t.Debit, false, money.Amount(1)
 		if pot(t.Debit) {
-			k, sign = pair{t.Credit, true}, -1
+			path, back, sign = t.Credit, true, -1
 		}
-		if _, ok := sums[k]; !ok {
-			order = append(order, k)
+		i := slices.IndexFunc(out.sums, func(p paidBy) bool { return p.path == path && p.back == back })
+		if i < 0 {
+			i, out.sums = len(out.sums), append(out.sums, paidBy{path: path, back: back})
 		}
-		sums[k] += t.Amount
-		moved += sign * t.Amount
+		out.sums[i].sum += t.Amount
+		out.moved += sign * t.Amount
+	}
+	return out, nil
+}
+
+// sources says from where a charge was paid, whatever the money is.
+func (s *Service) sources(ctx context.Context, tx *store.Tx, e *Explanation, c chargeRow, all []chargeRow, prepaid map[string]int) error {
+	paid, err := s.paymentsOf(ctx, tx, c, all, prepaid)
+	if err != nil {
+		return err
 	}
 	if c.granted != 0 {
 		code := "granted"
@@ -554,18 +569,18 @@ func (s *Service) sources(ctx context.Context, tx *store.Tx, e *Explanation, c c
 		}
 		e.say(code, "sum", c.granted.String(), "back", (-c.granted).String(), "rest", (c.Amount - c.granted).String())
 	}
-	if together > 1 {
-		e.say("paid_together", "count", strconv.Itoa(together), "sum", owed.String())
+	if paid.together > 1 {
+		e.say("paid_together", "count", strconv.Itoa(paid.together), "sum", paid.owed.String())
 	}
-	for _, k := range order {
+	for _, k := range paid.sums {
 		code := "paid_from"
 		if k.back {
 			code = "paid_back_to"
 		}
-		e.say(code, "sum", sums[k].String(), "source", sourceOf(k.other), "path", k.other)
+		e.say(code, "sum", k.sum.String(), "source", sourceOf(k.path), "path", k.path)
 	}
-	if moved != owed {
-		e.say("paid_wrong", "moved", moved.String(), "owed", owed.String())
+	if paid.moved != paid.owed {
+		e.say("paid_wrong", "moved", paid.moved.String(), "owed", paid.owed.String())
 	}
 	return nil
 }
@@ -578,7 +593,7 @@ func written(id string) string {
 
 // sourceOf names a ledger account for people: one that has no name by its path.
 func sourceOf(path string) string {
-	if path == ledger.Commission || path == ledger.Deposits || path == ledger.Rounding {
+	if path == ledger.Commission || path == ledger.Deposits || path == ledger.Rounding || path == ledger.WrittenOff {
 		return "@pot_" + strings.TrimPrefix(path, "platform/")
 	}
 	switch {
@@ -707,30 +722,21 @@ func (s *Service) explainTransfer(ctx context.Context, tx *store.Tx, accountID, 
 	}
 	switch t.Code {
 	case CodeCharge, CodeCorrection, CodePrepayment, CodeUnusedPaid:
-		e.LeaseID = t.Reference
-		all, err := charges(ctx, tx, `lease_id = ? ORDER BY id`, t.Reference)
-		if err != nil {
-			return Explanation{}, err
-		}
-		for _, c := range all {
-			if c.To.Equal(t.EffectiveAt) || c.PostedAt.Sub(t.EffectiveAt).Abs() < time.Minute && (t.Code == CodePrepayment || t.Code == CodeUnusedPaid) {
-				e.say("pays_charge", "charge", c.ID, "meter", "@"+string(c.Meter), "amount", c.Amount.String())
-			}
-		}
+		err = s.explainPaying(ctx, tx, &e, t)
 	case CodeTax, CodeRounding:
-		if err := s.explainInvoiced(ctx, tx, &e, t); err != nil {
-			return Explanation{}, err
-		}
+		err = s.explainInvoiced(ctx, tx, &e, t)
 	case CodeCredit:
-		found, err := documents[CreditNote](ctx, tx, `id = ?`, t.Reference)
-		if err != nil {
-			return Explanation{}, err
-		}
-		for _, n := range found {
-			e.say("of_note", "note", n.Number, "invoice", n.Invoice)
-		}
+		err = s.explainCredited(ctx, tx, &e, t)
+	case CodeGrant, CodeGrantExpired:
+		err = s.explainGrant(ctx, tx, &e, t)
+	case CodeWriteOff:
+		err = s.explainWriteOff(ctx, tx, &e, t)
+	case CodeShortfall:
+		e.say("shortfall")
+	case CodePaidBack:
+		err = s.explainPaidBack(ctx, tx, &e, t)
 	}
-	return e, nil
+	return e, err
 }
 
 func codeWord(code string) string {
@@ -738,24 +744,6 @@ func codeWord(code string) string {
 		return w
 	}
 	return code
-}
-
-// explainInvoiced says of which invoice a transfer is.
-func (s *Service) explainInvoiced(ctx context.Context, tx *store.Tx, e *Explanation, t ledger.Transfer) error {
-	found, err := documents[Invoice](ctx, tx, `id = ?`, t.Reference)
-	if err != nil || len(found) == 0 {
-		return err
-	}
-	v := found[0]
-	e.say("invoice_rounding", "invoice", v.Number, "exact", v.Exact.String(), "subtotal", minorText(v.Subtotal), "rounding", v.Rounding.String(), "total", minorText(v.Total))
-	for _, x := range v.Taxes {
-		code := "tax_added"
-		if x.Inclusive {
-			code = "tax_included"
-		}
-		e.say(code, "tax", x.Jurisdiction+" "+x.Name, "rate", ppmText(x.PPM), "sum", minorText(x.Amount))
-	}
-	return nil
 }
 
 // explainNote says how a credit note came about.

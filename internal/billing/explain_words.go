@@ -93,11 +93,17 @@ var sentences = map[string][2]string{
 	"corrected":          {"Charge {charge}, posted {posted_at}, corrects what was charged up to then by {amount} {currency}.", "扣费 {charge}（{posted_at} 入账）对此前的扣费作了更正：{amount} {currency}。"},
 	"credited":           {"Credit note {note} takes back {sum} {currency} of line {line}: {reason}", "贷记通知 {note} 从第 {line} 行退回 {sum} {currency}：{reason}"},
 
-	"transfer":    {"Transfer {transfer} of {sum} {currency}, posted {posted_at}: {code}, from {from} to {to}, about {reference}.", "转账 {transfer}：{sum} {currency}，{posted_at} 入账；{code}，从{from}到{to}，事由 {reference}。"},
-	"pays_charge": {"It is a part of what paid charge {charge} of {amount} {currency} for {meter}; explain that to see why.", "它是支付扣费 {charge}（{meter}，{amount} {currency}）的一部分；查看该扣费的说明可知缘由。"},
-	"of_note":     {"It is a part of credit note {note} on invoice {invoice}; explain that to see why.", "它是账单 {invoice} 的贷记通知 {note} 的一部分；查看该通知的说明可知缘由。"},
-	"sla_promise": {"In {month} the lease was available {availability} % of {counted} s ({down} s down). By the promise of the cloud that gives back {share} % of its charge of {charge} {currency}: {credit} {currency}.", "{month} 该租约在 {counted} 秒中的可用率为 {availability}%（中断 {down} 秒）。按平台承诺，退回其费用 {charge} {currency} 的 {share}%：{credit} {currency}。"},
-	"sla_posted":  {"{before} {currency} of it had been credited before.", "其中 {before} {currency} 此前已退回。"},
+	"transfer":        {"Transfer {transfer} of {sum} {currency}, posted {posted_at}: {code}, from {from} to {to}, about {reference}.", "转账 {transfer}：{sum} {currency}，{posted_at} 入账；{code}，从{from}到{to}，事由 {reference}。"},
+	"pays_charge":     {"It is a part of what paid charge {charge} of {amount} {currency} for {meter}; explain that to see why.", "它是支付扣费 {charge}（{meter}，{amount} {currency}）的一部分；查看该扣费的说明可知缘由。"},
+	"of_note":         {"It is a part of credit note {note} on invoice {invoice}; explain that to see why.", "它是账单 {invoice} 的贷记通知 {note} 的一部分；查看该通知的说明可知缘由。"},
+	"of_grant":        {"It is the grant {grant} ({kind}) of {cap} {currency}.", "它是赠金 {grant}（{kind}），{cap} {currency}。"},
+	"grant_lost":      {"Of the grant {grant} ({kind}) of {cap} {currency}, {used} was used by {expired_at}, when it expired; {lost} was lost.", "赠金 {grant}（{kind}）共 {cap} {currency}，到期（{expired_at}）时已用 {used}，{lost} 失效。"},
+	"grant_back_lost": {"A correction gave it back to a grant that had expired by then, so it was lost.", "更正将其退回时该赠金已到期，因此失效。"},
+	"write_off":       {"It gives up what was owed of invoice {invoice} of {total} {currency}: {sum}; {rest} had been paid or credited.", "放弃账单 {invoice}（{total} {currency}）的欠款 {sum}；其余 {rest} 已支付或已贷记。"},
+	"shortfall":       {"A bank or card company took money back that was not there any more; what was missing is debt, which is repaid from what is paid in next.", "银行或卡组织收回的款项已不在余额中；差额记为欠款，由之后的充值偿还。"},
+	"taken_short":     {"{sum} {currency} of it was not in the balance any more and became debt.", "其中 {sum} {currency} 已不在余额中，转为欠款。"},
+	"sla_promise":     {"In {month} the lease was available {availability} % of {counted} s ({down} s down). By the promise of the cloud that gives back {share} % of its charge of {charge} {currency}: {credit} {currency}.", "{month} 该租约在 {counted} 秒中的可用率为 {availability}%（中断 {down} 秒）。按平台承诺，退回其费用 {charge} {currency} 的 {share}%：{credit} {currency}。"},
+	"sla_posted":      {"{before} {currency} of it had been credited before.", "其中 {before} {currency} 此前已退回。"},
 
 	"note":           {"Credit note {note} of {total} {currency} on invoice {invoice}, issued {posted_at}: {reason}", "账单 {invoice} 的贷记通知 {note}，{total} {currency}，于 {posted_at} 开具：{reason}"},
 	"note_line":      {"Of line {line} ({meter} of lease {lease}, shown as {shown}) it takes back {sum} {currency}; {before} had been taken back before.", "从第 {line} 行（租约 {lease} 的{meter}，显示为 {shown}）退回 {sum} {currency}；此前已退回 {before}。"},
@@ -117,6 +123,9 @@ var terms = map[string][2]string{
 	"@second": {"second", "秒"}, "@minute": {"started minute", "分钟（不足一分钟按一分钟）"}, "@hour": {"started hour", "小时（不足一小时按一小时）"},
 
 	"@upfront_none": {"nothing upfront", "不预付"}, "@upfront_partial": {"half upfront", "预付一半"}, "@upfront_all": {"all upfront", "全额预付"},
+	"@grant_promotion": {"promotion", "推广"}, "@grant_trial": {"trial", "试用"}, "@grant_coupon": {"coupon", "优惠码"},
+	"@pot_written_off": {"what nobody pays any more", "核销账户"},
+	"@code_shortfall":  {"debt for money that was taken back", "款项被收回形成的欠款"}, "@code_write_off": {"what was owed, given up", "核销欠款"}, "@code_payout_return": {"a payout that came back", "退回的付款"},
 	"@no_reason": {"no reason was written down", "未写明原因"},
 
 	"@counts_exactly": {"by the second", "按秒"}, "@counts_resumed": {"it goes on after a break that was not the renter's, and is counted as one with the run before", "因非租户原因中断后继续，与前一次运行合并计时"},
@@ -137,13 +146,13 @@ var terms = map[string][2]string{
 	"@source_limit_requested": {"it had been asked to stop", "已请求停止"},
 
 	"@pot_wallet": {"the balance", "余额"}, "@pot_hold": {"what was set aside for leases", "为租约预留的金额"},
-	"@pot_receivable": {"debt, as there was no money left", "欠款（当时已无余额）"}, "@pot_grant": {"grants", "赠金"}, "@pot_payable": {"the provider", "提供方"},
+	"@pot_receivable": {"what the account owes, as there was no money left", "欠款（当时已无余额）"}, "@pot_grant": {"grants", "赠金"}, "@pot_payable": {"the provider", "提供方"},
 	"@pot_commission": {"the cloud's commission", "平台佣金"}, "@pot_deposits": {"where deposits come from", "充值来源"}, "@pot_rounding": {"rounding", "舍入账户"},
 	"@pot_tax": {"tax that is owed to the state", "应缴税款"}, "@pot_promotions": {"the cloud's promotions", "平台赠金账户"},
 
 	"@code_deposit": {"a deposit", "充值"}, "@code_hold": {"money set aside for leases", "为租约预留"}, "@code_release": {"money no longer set aside", "解除预留"},
 	"@code_charge": {"a charge", "扣费"}, "@code_correction": {"a correction", "更正"}, "@code_repayment": {"debt paid from the balance", "以余额偿还欠款"},
-	"@code_prepayment": {"months paid in advance", "预付月费"}, "@code_prepayment_back": {"months given back", "退回预付月费"}, "@code_tax": {"tax of an invoice", "账单税费"},
+	"@code_prepayment": {"a payment in advance", "预付款"}, "@code_prepayment_back": {"a payment in advance given back", "退回预付款"}, "@code_tax": {"tax of an invoice", "账单税费"},
 	"@code_rounding": {"rounding of an invoice", "账单舍入"}, "@code_credit": {"a credit note", "贷记通知"}, "@code_paid_back": {"a refund", "退款"},
 	"@code_grant": {"a grant", "赠金"}, "@code_grant_expired": {"what of a grant was not used", "未用完的赠金"}, "@code_sla_credit": {"a credit for missed availability", "可用率未达标的退款"},
 	"@code_sla_clawback": {"what a provider gives back for missed availability", "可用率未达标时提供方退回的金额"}, "@code_penalty": {"a penalty", "罚金"}, "@code_payout": {"a payout to a provider", "向提供方付款"},
