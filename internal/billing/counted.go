@@ -18,6 +18,8 @@ type counted struct {
 	// unknown says that the run which is known to have ended before until was not
 	// known to have ended when it was posted.
 	unknown bool
+	// applied says that reservations paid for another part of it then than now.
+	applied bool
 	sum     money.Amount // what the items come to
 }
 
@@ -36,6 +38,14 @@ func (l *leaseRow) counts(m pricing.Meter, posted money.Amount, by time.Time) (c
 	if err != nil || now.sum == posted {
 		return now, err == nil, err
 	}
+	covers := m == pricing.Compute && l.reservable()
+	if covers && len(l.covered) > 0 {
+		// What it seems to have been charged up to may be an hour that was shared
+		// otherwise then.
+		if c, ok, err := l.countsCovered(posted, by); err != nil || ok {
+			return c, ok, err
+		}
+	}
 	for _, v := range l.asKnownBefore(m, by) {
 		c, err := v.countsUpTo(m, posted, by)
 		if err != nil {
@@ -46,6 +56,11 @@ func (l *leaseRow) counts(m pricing.Meter, posted money.Amount, by time.Time) (c
 				return i.meter == m && !i.end.IsZero() && i.end.Before(c.until) && i.start.Before(c.until) && v.openInterval(m) != nil && v.openInterval(m).number == i.number
 			})
 			return c, true, nil
+		}
+	}
+	if covers && len(l.covered) == 0 {
+		if c, ok, err := l.countsCovered(posted, by); err != nil || ok {
+			return c, ok, err
 		}
 	}
 	return now, false, nil

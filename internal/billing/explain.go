@@ -134,10 +134,11 @@ func noCharge(id string) error {
 // chargeRow is a charge and when it counts.
 type chargeRow struct {
 	Charge
-	booked time.Time
+	granted money.Amount // what grants paid of it; less than 0: what went back to them
+	booked  time.Time
 }
 
-const selectCharges = `SELECT id, lease_id, account_id, provider_id, meter, currency, amount, provider, commission, simulated, from_at, to_at, posted_at, booked_at FROM billing_charges`
+const selectCharges = `SELECT id, lease_id, account_id, provider_id, meter, currency, amount, provider, commission, granted, simulated, from_at, to_at, posted_at, booked_at FROM billing_charges`
 
 func charges(ctx context.Context, tx *store.Tx, where string, args ...any) ([]chargeRow, error) {
 	rows, err := tx.Query(ctx, selectCharges+` WHERE `+where, args...)
@@ -149,7 +150,7 @@ func charges(ctx context.Context, tx *store.Tx, where string, args ...any) ([]ch
 	for rows.Next() {
 		var c chargeRow
 		var simulated, from, to, posted, booked int64
-		if err := rows.Scan(&c.ID, &c.LeaseID, &c.AccountID, &c.ProviderID, &c.Meter, &c.Currency, &c.Amount, &c.ProviderShare, &c.Commission, &simulated, &from, &to, &posted, &booked); err != nil {
+		if err := rows.Scan(&c.ID, &c.LeaseID, &c.AccountID, &c.ProviderID, &c.Meter, &c.Currency, &c.Amount, &c.ProviderShare, &c.Commission, &c.granted, &simulated, &from, &to, &posted, &booked); err != nil {
 			return nil, fmt.Errorf("read charges: %w", err)
 		}
 		c.Simulated = simulated != 0
@@ -163,11 +164,12 @@ func charges(ctx context.Context, tx *store.Tx, where string, args ...any) ([]ch
 // paid in advance: the charges' places, by the payments'.
 func prepaidCharges(l *leaseRow, all []chargeRow) map[string]int {
 	out := map[string]int{}
-	if l.monthly == nil {
+	paid := l.prepayments()
+	if paid == nil {
 		return out
 	}
 	next := 0
-	for n, p := range l.monthly.payments {
+	for n, p := range *paid {
 		if p.Amount == 0 {
 			continue
 		}
@@ -208,7 +210,9 @@ func (s *Service) explainCharge(ctx context.Context, tx *store.Tx, accountID, id
 		e.say("simulated")
 	}
 	prepaid := prepaidCharges(l, all)
-	if n, ok := prepaid[c.ID]; ok {
+	if n, ok := prepaid[c.ID]; ok && l.reserved != nil {
+		err = e.reservedPayment(l, n)
+	} else if ok {
 		err = e.prepayment(l, n)
 	} else {
 		err = e.use(l, c, all, prepaid)
@@ -217,8 +221,7 @@ func (s *Service) explainCharge(ctx context.Context, tx *store.Tx, accountID, id
 		return Explanation{}, fmt.Errorf("explain charge %s: %w", c.ID, err)
 	}
 	e.split(l, c, all)
-	_, advance := prepaid[c.ID]
-	if err := s.sources(ctx, tx, &e, c, all, advance); err != nil {
+	if err := s.sources(ctx, tx, &e, c, all, prepaid); err != nil {
 		return Explanation{}, err
 	}
 	if err := s.onPaperOf(ctx, tx, &e, c); err != nil {
@@ -239,6 +242,10 @@ func (e *Explanation) quoteSteps(q pricing.Quote) {
 	at := e.time(q.QuotedAt)
 	switch e.Meter {
 	case pricing.Compute:
+		if q.Plan == pricing.Reserved {
+			e.say("quote_reserved", "quoted_at", at, "rate", q.Tariff.Compute.Display())
+			break
+		}
 		e.say("quote_compute", "quoted_at", at, "plan", "@"+q.Plan, "rate", q.Tariff.Compute.Display(), "granularity", "@"+string(q.Tariff.Granularity), "minimum", strconv.FormatInt(q.Tariff.MinimumSeconds, 10))
 		if q.Plan == pricing.Spot {
 			e.say("quote_spot", "bid", q.Bid.Display())
@@ -284,6 +291,9 @@ func (e *Explanation) use(l *leaseRow, c chargeRow, all []chargeRow, prepaid map
 	if now.unknown {
 		e.say("end_unknown", "until", e.time(now.until))
 	}
+	if now.applied {
+		e.say("reserved_applied", "covered", strconv.FormatInt(coveredSeconds(now.items), 10))
+	}
 	e.itemSteps(l, now, then)
 	e.say("sum", "sum", now.sum.String())
 	if earlier > 0 {
@@ -327,8 +337,12 @@ func (e *Explanation) itemSteps(l *leaseRow, now, then counted) {
 		switch {
 		case d.Meter == pricing.Compute && d.Waived:
 			e.say("run_waived", append(values, "free", strconv.FormatInt(l.quote.EvictionFreeSeconds, 10))...)
+		case d.Meter == pricing.Compute && d.Covered && l.monthly == nil:
+			e.say("run_reserved", values...)
 		case d.Meter == pricing.Compute && d.Covered:
 			e.say("run_covered", values...)
+		case l.reserved != nil:
+			e.say("run_held", values...)
 		case d.Meter == pricing.Compute:
 			why := "@counts_exactly"
 			switch {
@@ -477,69 +491,109 @@ func (e *Explanation) split(l *leaseRow, c chargeRow, all []chargeRow) {
 	}
 }
 
-// sources says from where a charge was paid, whatever the money is.
-func (s *Service) sources(ctx context.Context, tx *store.Tx, e *Explanation, c chargeRow, all []chargeRow, advance bool) error {
+// payments is what paid charges that were paid together: of a lease at a moment, or
+// one payment in advance.
+type payments struct {
+	owed, moved money.Amount
+	together    int
+	sums        []paidBy
+}
+
+// paidBy is what came from an account, or went back to it.
+type paidBy struct {
+	path string
+	back bool
+	sum  money.Amount
+}
+
+// paymentsOf finds what paid a charge.
+func (s *Service) paymentsOf(ctx context.Context, tx *store.Tx, c chargeRow, all []chargeRow, prepaid map[string]int) (payments, error) {
+	var out payments
+	_, advance := prepaid[c.ID]
 	from, until := c.To, c.To
 	if advance {
 		// It counts when it was paid, which is just before it was written.
 		from, until = c.PostedAt.Add(-time.Minute), c.PostedAt
 	}
+	// Of several payments in advance of a moment, what was written between one
+	// charge and the next has paid it: identifiers are in the order of writing.
+	next := ""
+	for _, o := range all {
+		if o.ID > c.ID && next == "" {
+			next = o.ID
+		}
+		if _, other := prepaid[o.ID]; advance && o.ID == c.ID || !advance && !other && o.To.Equal(c.To) {
+			out.owed += o.Amount
+			out.together++
+		}
+	}
 	transfers, err := s.cfg.Ledger.About(ctx, tx, from, until, c.LeaseID)
 	if err != nil {
-		return err
-	}
-	var owed money.Amount
-	together := 0
-	for _, o := range all {
-		if advance && o.ID == c.ID || !advance && o.To.Equal(c.To) {
-			owed += o.Amount
-			together++
-		}
+		return out, err
 	}
 	pot := func(path string) bool {
 		return path == ledger.Commission || path == ledger.Payable(c.ProviderID)
 	}
-	type pair struct {
-		other string
-		back  bool
-	}
-	sums := map[pair]money.Amount{}
-	var order []pair
-	var moved money.Amount
 	for _, t := range transfers {
 		isAdvance := t.Code == CodePrepayment || t.Code == CodeUnusedPaid
-		if isAdvance != advance || pot(t.Credit) == pot(t.Debit) {
+		if !isAdvance && t.Code != CodeCharge && t.Code != CodeCorrection || isAdvance != advance || pot(t.Credit) == pot(t.Debit) {
 			continue
 		}
-		k, sign := pair{t.Debit, false}, money.Amount(1)
+		if advance && (written(t.ID) < written(c.ID) || next != "" && written(t.ID) > written(next)) {
+			continue
+		}
+		path, back, sign := t.Debit, false, money.Amount(1)
 		if pot(t.Debit) {
-			k, sign = pair{t.Credit, true}, -1
+			path, back, sign = t.Credit, true, -1
 		}
-		if _, ok := sums[k]; !ok {
-			order = append(order, k)
+		i := slices.IndexFunc(out.sums, func(p paidBy) bool { return p.path == path && p.back == back })
+		if i < 0 {
+			i, out.sums = len(out.sums), append(out.sums, paidBy{path: path, back: back})
 		}
-		sums[k] += t.Amount
-		moved += sign * t.Amount
+		out.sums[i].sum += t.Amount
+		out.moved += sign * t.Amount
 	}
-	if together > 1 {
-		e.say("paid_together", "count", strconv.Itoa(together), "sum", owed.String())
+	return out, nil
+}
+
+// sources says from where a charge was paid, whatever the money is.
+func (s *Service) sources(ctx context.Context, tx *store.Tx, e *Explanation, c chargeRow, all []chargeRow, prepaid map[string]int) error {
+	paid, err := s.paymentsOf(ctx, tx, c, all, prepaid)
+	if err != nil {
+		return err
 	}
-	for _, k := range order {
+	if c.granted != 0 {
+		code := "granted"
+		if c.granted < 0 {
+			code = "granted_back"
+		}
+		e.say(code, "sum", c.granted.String(), "back", (-c.granted).String(), "rest", (c.Amount - c.granted).String())
+	}
+	if paid.together > 1 {
+		e.say("paid_together", "count", strconv.Itoa(paid.together), "sum", paid.owed.String())
+	}
+	for _, k := range paid.sums {
 		code := "paid_from"
 		if k.back {
 			code = "paid_back_to"
 		}
-		e.say(code, "sum", sums[k].String(), "source", sourceOf(k.other), "path", k.other)
+		e.say(code, "sum", k.sum.String(), "source", sourceOf(k.path), "path", k.path)
 	}
-	if moved != owed {
-		e.say("paid_wrong", "moved", moved.String(), "owed", owed.String())
+	if paid.moved != paid.owed {
+		e.say("paid_wrong", "moved", paid.moved.String(), "owed", paid.owed.String())
 	}
 	return nil
 }
 
+// written is the part of an identifier that says when it was made.
+func written(id string) string {
+	_, made, _ := strings.Cut(id, "-")
+	return made
+}
+
 // sourceOf names a ledger account for people: one that has no name by its path.
 func sourceOf(path string) string {
-	if path == ledger.Commission || path == ledger.Deposits || path == ledger.Rounding {
+	if path == ledger.Commission || path == ledger.Deposits || path == ledger.Rounding || path == ledger.WrittenOff {
 		return "@pot_" + strings.TrimPrefix(path, "platform/")
 	}
 	switch {
@@ -668,30 +722,21 @@ func (s *Service) explainTransfer(ctx context.Context, tx *store.Tx, accountID, 
 	}
 	switch t.Code {
 	case CodeCharge, CodeCorrection, CodePrepayment, CodeUnusedPaid:
-		e.LeaseID = t.Reference
-		all, err := charges(ctx, tx, `lease_id = ? ORDER BY id`, t.Reference)
-		if err != nil {
-			return Explanation{}, err
-		}
-		for _, c := range all {
-			if c.To.Equal(t.EffectiveAt) || c.PostedAt.Sub(t.EffectiveAt).Abs() < time.Minute && (t.Code == CodePrepayment || t.Code == CodeUnusedPaid) {
-				e.say("pays_charge", "charge", c.ID, "meter", "@"+string(c.Meter), "amount", c.Amount.String())
-			}
-		}
+		err = s.explainPaying(ctx, tx, &e, t)
 	case CodeTax, CodeRounding:
-		if err := s.explainInvoiced(ctx, tx, &e, t); err != nil {
-			return Explanation{}, err
-		}
+		err = s.explainInvoiced(ctx, tx, &e, t)
 	case CodeCredit:
-		found, err := documents[CreditNote](ctx, tx, `id = ?`, t.Reference)
-		if err != nil {
-			return Explanation{}, err
-		}
-		for _, n := range found {
-			e.say("of_note", "note", n.Number, "invoice", n.Invoice)
-		}
+		err = s.explainCredited(ctx, tx, &e, t)
+	case CodeGrant, CodeGrantExpired:
+		err = s.explainGrant(ctx, tx, &e, t)
+	case CodeWriteOff:
+		err = s.explainWriteOff(ctx, tx, &e, t)
+	case CodeShortfall:
+		e.say("shortfall")
+	case CodePaidBack:
+		err = s.explainPaidBack(ctx, tx, &e, t)
 	}
-	return e, nil
+	return e, err
 }
 
 func codeWord(code string) string {
@@ -699,24 +744,6 @@ func codeWord(code string) string {
 		return w
 	}
 	return code
-}
-
-// explainInvoiced says of which invoice a transfer is.
-func (s *Service) explainInvoiced(ctx context.Context, tx *store.Tx, e *Explanation, t ledger.Transfer) error {
-	found, err := documents[Invoice](ctx, tx, `id = ?`, t.Reference)
-	if err != nil || len(found) == 0 {
-		return err
-	}
-	v := found[0]
-	e.say("invoice_rounding", "invoice", v.Number, "exact", v.Exact.String(), "subtotal", minorText(v.Subtotal), "rounding", v.Rounding.String(), "total", minorText(v.Total))
-	for _, x := range v.Taxes {
-		code := "tax_added"
-		if x.Inclusive {
-			code = "tax_included"
-		}
-		e.say(code, "tax", x.Jurisdiction+" "+x.Name, "rate", ppmText(x.PPM), "sum", minorText(x.Amount))
-	}
-	return nil
 }
 
 // explainNote says how a credit note came about.

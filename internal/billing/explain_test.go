@@ -40,7 +40,7 @@ func (w *world) explains(accountID string) {
 			switch s.Code {
 			case "items_before":
 				items += must(w.t, s.Values["sum"])
-			case "run", "month", "hours", "bytes":
+			case "run", "run_held", "month", "hours", "bytes":
 				items += must(w.t, s.Values["amount"])
 			case "sum":
 				sum = must(w.t, s.Values["sum"])
@@ -59,7 +59,26 @@ func (w *world) explains(accountID string) {
 	}
 }
 
-var anID = regexp.MustCompile(`\b(ch|tr|in)-[0-9a-hjkmnp-tv-z]{26}\b`)
+// explainsTransfers checks that all transfers of an account follow from what is
+// stored.
+func (w *world) explainsTransfers(accountID string) {
+	w.t.Helper()
+	list, err := w.Transfers(w.ctx, accountID, "", 100_000)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	for _, tr := range list {
+		e, err := w.Explain(w.ctx, accountID, tr.ID)
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		if !e.OK() || e.Amount != tr.Amount {
+			w.t.Fatalf("transfer %s of %s is not explained:\n%s", tr.ID, tr.Amount, spoken(e, false))
+		}
+	}
+}
+
+var anID = regexp.MustCompile(`\b(ch|tr|in|gr)-[0-9a-hjkmnp-tv-z]{26}\b`)
 
 func spoken(e billing.Explanation, chinese bool) string {
 	var out strings.Builder
@@ -302,9 +321,13 @@ func TestExplanationsAreCompleteInBothLanguages(t *testing.T) {
 			t.Errorf("%s has no words in one of the languages", p[1])
 		}
 	}
-	code, err := os.ReadFile("explain.go")
-	if err != nil {
-		t.Fatal(err)
+	var code []byte
+	for _, file := range []string{"explain.go", "explain_reserved.go", "explain_transfer.go"} {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		code = append(code, text...)
 	}
 	for _, used := range regexp.MustCompile(`"(@[a-z_]+)"|(?:say|add)\("([a-z_]+)"|code(?: :?=|:=) "([a-z_]+)"`).FindAllStringSubmatch(string(code), -1) {
 		name := used[1] + used[2] + used[3]

@@ -113,7 +113,10 @@ func (s *Service) Focus(ctx context.Context, accountID, month string, about func
 	}); err != nil {
 		return err
 	}
-	return f.emitAll(rows)
+	if err := f.emitAll(rows); err != nil {
+		return err
+	}
+	return f.reservations(ctx, about)
 }
 
 // focus is one export.
@@ -295,11 +298,15 @@ func (f *focus) lease(ctx context.Context, tx *store.Tx, id string, known FocusR
 		}
 		left := after - before
 		for _, it := range grown(was.items, now.items) {
-			if it.Covered {
+			if it.Covered { // by months in advance, or by a reservation; see reservations
 				usedCovered += it.Used
 				continue
 			}
 			left -= it.Amount
+			if l.reserved != nil {
+				rows = append(rows, f.reservedHours(l, it))
+				continue
+			}
 			rows = append(rows, f.use(l, it, known))
 		}
 		if left != 0 {
@@ -307,12 +314,32 @@ func (f *focus) lease(ctx context.Context, tx *store.Tx, id string, known FocusR
 			r := f.row("Usage", "Usage-Based", "what was posted beside the known use of "+string(m), f.start, f.end, left)
 			r.about(l, m, known)
 			r["ChargeClass"], r["PricingCategory"] = "Correction", focusCategory(l)
+			if l.reserved != nil {
+				r["ChargeCategory"], r["ChargeFrequency"], r["EffectiveCost"] = "Purchase", "Recurring", "0"
+				r.reserved(l)
+				r.reservation(l, new(big.Rat))
+			}
 			rows = append(rows, r)
 		}
 	}
 	for _, c := range all {
 		if n, advance := prepaid[c.ID]; advance && c.booked.After(f.start) {
+			if l.reserved != nil {
+				rows = append(rows, f.reservedPaid(l, l.reserved.payments[n]))
+				continue
+			}
 			rows = append(rows, f.purchase(l, l.monthly.payments[n], known))
+		}
+	}
+	for _, m := range pricing.Meters {
+		var given money.Amount
+		for _, c := range all {
+			if c.Meter == m && c.booked.After(f.start) {
+				given += c.granted
+			}
+		}
+		if given != 0 {
+			rows = append(rows, f.granted(l, m, given, known))
 		}
 	}
 	if l.monthly != nil {

@@ -234,8 +234,15 @@ func TestThePublicValidatorAcceptsExports(t *testing.T) {
 	if validator == "" {
 		t.Skip("needs the FOCUS validator: make test-focus")
 	}
+	for name, history := range map[string]func(*world){"kinds": (*world).manyKinds, "plans": (*world).manyPlans} {
+		t.Run(name, func(t *testing.T) { accepted(t, validator, history) })
+	}
+}
+
+// accepted checks the exports of a history by the public validator.
+func accepted(t *testing.T, validator string, history func(*world)) {
 	eachWith(t, func(t *testing.T, w *world) {
-		w.manyKinds()
+		history(w)
 		for _, month := range []string{"2026-03", "2026-04"} {
 			path := filepath.Join(t.TempDir(), "focus.csv")
 			var out bytes.Buffer
