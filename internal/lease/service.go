@@ -74,6 +74,13 @@ type Tenants interface {
 	Audit(ctx context.Context, tx *store.Tx, p account.Principal, action, subject string, detail any) error
 }
 
+// Budgets is what lease needs of budget.
+type Budgets interface {
+	// Allow is a Payment fault if a budget that is used up refuses a lease with these
+	// labels, made by a user.
+	Allow(ctx context.Context, tx *store.Tx, accountID, userID string, labels map[string]string) error
+}
+
 // Config is what a Service is made of. Interval fields have useful zero values.
 type Config struct {
 	DB       *store.DB
@@ -96,7 +103,8 @@ type Config struct {
 	WaitNotice      time.Duration // how long leases of the spot market take to make room; 2 min
 	DefaultIdle     IdleStop      // of leases whose renter and template say nothing
 	Log             *slog.Logger
-	News            News // tells renters what happened; nil: nobody does
+	News            News    // tells renters what happened; nil: nobody does
+	Budgets         Budgets // nil: there are none
 }
 
 // Service is the lease service.

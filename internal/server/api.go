@@ -18,6 +18,7 @@ import (
 
 	"suanli.dev/internal/account"
 	"suanli.dev/internal/billing"
+	"suanli.dev/internal/budget"
 	"suanli.dev/internal/catalog"
 	"suanli.dev/internal/console"
 	"suanli.dev/internal/earning"
@@ -47,6 +48,7 @@ type Services struct {
 	Market   *market.Service
 	Payments *payment.Service
 	News     *notify.Service
+	Budgets  *budget.Service
 	Entrance *Entrance
 }
 
@@ -63,6 +65,7 @@ func (a *API) subjects() {
 	a.registerSLA()
 	a.registerPayments()
 	a.registerNews()
+	a.registerBudgets()
 }
 
 // Config is what a Server needs. Accounts is the one service without which

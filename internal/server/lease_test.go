@@ -14,6 +14,7 @@ import (
 
 	"suanli.dev/api"
 	"suanli.dev/internal/account"
+	"suanli.dev/internal/budget"
 	"suanli.dev/internal/fault"
 	"suanli.dev/internal/fleet"
 	"suanli.dev/internal/lease"
@@ -41,6 +42,7 @@ func withLeases(w *world, c *Config) {
 	}
 	w.leases, err = lease.New(lease.Config{DB: w.db, Clock: w.clock.Now, Catalog: c.Catalog, Capacity: w.fleet, Money: w.billing, Tenants: w.accounts, Vault: vault,
 		Monthly: lease.MonthlyTerms{Hours: 730, Discounts: []pricing.TermDiscount{{Months: 1}, {Months: 3, BasisPoints: 500}}},
+		Budgets: laterBudgets{func() *budget.Service { return w.budgets }},
 		Command: func(context.Context, string, protocol.Command) (protocol.CommandResult, error) {
 			return protocol.CommandResult{Accepted: true}, nil
 		}})
@@ -123,9 +125,9 @@ func (w *world) quoteFor(p person) *lease.Quote {
 }
 
 // hostSays is a report of the host about one lease.
-func (w *world) hostSays(st protocol.InstanceStatus) {
+func (w *world) hostSays(st ...protocol.InstanceStatus) {
 	w.t.Helper()
-	if _, _, _, err := w.leases.OnReport(w.t.Context(), w.hostID, protocol.Report{Now: protocol.Instant{BootID: "boot", Nanos: 1 << 40}, Ready: true, Instances: []protocol.InstanceStatus{st}}, w.clock.Now()); err != nil {
+	if _, _, _, err := w.leases.OnReport(w.t.Context(), w.hostID, protocol.Report{Now: protocol.Instant{BootID: "boot", Nanos: 1 << 40}, Ready: true, Instances: st}, w.clock.Now()); err != nil {
 		w.t.Fatal(err)
 	}
 }

@@ -25,6 +25,7 @@ import (
 	"suanli.dev/api"
 	"suanli.dev/internal/account"
 	"suanli.dev/internal/billing"
+	"suanli.dev/internal/budget"
 	"suanli.dev/internal/fleet"
 	"suanli.dev/internal/lease"
 	"suanli.dev/internal/notify"
@@ -65,6 +66,7 @@ type world struct {
 	log      *lockedBuffer
 
 	newsService *notify.Service
+	budgets     *budget.Service
 	hookURL     string // of a receiver of webhooks
 
 	count atomic.Int64
