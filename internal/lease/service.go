@@ -60,6 +60,7 @@ type Money interface {
 	Months(ctx context.Context, leaseID string) (billing.Months, error)
 	SetMonths(ctx context.Context, p account.Principal, leaseID string, c billing.MonthsChange) (billing.Months, error)
 	PreviewReprice(ctx context.Context, leaseID string, perMonth money.Amount, basisPoints int64) (pricing.Proration, error)
+	AgreePrice(ctx context.Context, tx *store.Tx, c billing.Agreement) error
 	RepriceMonths(ctx context.Context, p account.Principal, leaseID string, perMonth money.Amount, basisPoints int64, agreed money.Amount) (billing.Months, error)
 	ConfirmAlive(leaseIDs []string, at time.Time)
 	PaidFor(ctx context.Context, leaseID string, now time.Time) (time.Duration, error)
@@ -100,6 +101,7 @@ type Config struct {
 	Tick            time.Duration // of the reconciler; 1 s
 	QuoteValid      time.Duration // how long a quote may be accepted; 15 min
 	Monthly         MonthlyTerms  // how months in advance are sold
+	PriceNotice     time.Duration // how long before another price renters have to know; 7 days
 	WaitNotice      time.Duration // how long leases of the spot market take to make room; 2 min
 	DefaultIdle     IdleStop      // of leases whose renter and template say nothing
 	Log             *slog.Logger
@@ -138,6 +140,9 @@ func New(c Config) (*Service, error) {
 	}
 	if c.QuoteValid == 0 {
 		c.QuoteValid = 15 * time.Minute
+	}
+	if c.PriceNotice == 0 {
+		c.PriceNotice = 7 * 24 * time.Hour
 	}
 	if c.WaitNotice == 0 {
 		c.WaitNotice = 2 * time.Minute

@@ -66,6 +66,7 @@ func (a *API) subjects() {
 	a.registerPayments()
 	a.registerNews()
 	a.registerBudgets()
+	a.registerPriceChanges()
 }
 
 // Config is what a Server needs. Accounts is the one service without which

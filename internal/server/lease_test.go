@@ -40,7 +40,7 @@ func withLeases(w *world, c *Config) {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	w.leases, err = lease.New(lease.Config{DB: w.db, Clock: w.clock.Now, Catalog: c.Catalog, Capacity: w.fleet, Money: w.billing, Tenants: w.accounts, Vault: vault,
+	w.leases, err = lease.New(lease.Config{DB: w.db, Clock: w.clock.Now, Catalog: c.Catalog, Capacity: w.fleet, News: laterNews{w}, Money: w.billing, Tenants: w.accounts, Vault: vault,
 		Monthly: lease.MonthlyTerms{Hours: 730, Discounts: []pricing.TermDiscount{{Months: 1}, {Months: 3, BasisPoints: 500}}},
 		Budgets: laterBudgets{func() *budget.Service { return w.budgets }},
 		Command: func(context.Context, string, protocol.Command) (protocol.CommandResult, error) {
