@@ -128,7 +128,7 @@ func postedColumns(separator string) string {
 }
 
 var selectLease = `SELECT lease_id, account_id, provider_id, quote, simulated, spending_cap, hold, egress_bytes, egress_claimed,
-	confirmed_at, settled_at, begun_at, ended_at, gpu_model, zone, gpu_count, ` + postedColumns(", ") + ` FROM billing_leases`
+	confirmed_at, settled_at, begun_at, ended_at, gpu_model, zone, gpu_count, repriced, ` + postedColumns(", ") + ` FROM billing_leases`
 
 // loadLeases returns the leases that a WHERE clause selects, with their
 // intervals. A lease whose quote cannot be read is logged and left out: it must
@@ -139,14 +139,14 @@ func (s *Service) loadLeases(ctx context.Context, tx *store.Tx, where string, ar
 		return nil, fmt.Errorf("load leases: %w", err)
 	}
 	defer rows.Close()
-	var out []*leaseRow
+	var out, repriced []*leaseRow
 	byID := map[string]*leaseRow{}
 	for rows.Next() {
 		var l leaseRow
 		var quote []byte
-		var simulated, confirmed, settled, begun, ended int64
+		var simulated, confirmed, settled, begun, ended, agreed int64
 		var posted [len(pricing.Meters)]money.Amount
-		into := []any{&l.id, &l.accountID, &l.providerID, &quote, &simulated, &l.cap, &l.hold, &l.egressBytes, &l.egressClaimed, &confirmed, &settled, &begun, &ended, &l.gpuModel, &l.zone, &l.gpus}
+		into := []any{&l.id, &l.accountID, &l.providerID, &quote, &simulated, &l.cap, &l.hold, &l.egressBytes, &l.egressClaimed, &confirmed, &settled, &begun, &ended, &l.gpuModel, &l.zone, &l.gpus, &agreed}
 		for i := range posted {
 			into = append(into, &posted[i])
 		}
@@ -168,6 +168,9 @@ func (s *Service) loadLeases(ctx context.Context, tx *store.Tx, where string, ar
 		}
 		l.confirmed, l.settled = store.Time(confirmed), store.Time(settled)
 		l.begun, l.ended = store.Time(begun), store.Time(ended)
+		if agreed != 0 {
+			repriced = append(repriced, &l)
+		}
 		out = append(out, &l)
 		byID[l.id] = &l
 	}
@@ -203,6 +206,9 @@ func (s *Service) loadLeases(ctx context.Context, tx *store.Tx, where string, ar
 	}
 	marks.Close()
 	if err := loadRates(ctx, tx, byID); err != nil {
+		return nil, err
+	}
+	if err := loadAgreed(ctx, tx, repriced); err != nil {
 		return nil, err
 	}
 	if err := loadReserved(ctx, tx, byID, where, args); err != nil {

@@ -119,7 +119,7 @@ type Service struct {
 
 	posted postedSoFar
 
-	quotes sync.Map // lease → pricing.Quote; a quote never changes
+	quotes sync.Map // lease → pricing.Quote as it was accepted, which never changes; agreed prices are read each time
 }
 
 // New returns a Service.

@@ -145,7 +145,7 @@ func loadRates(ctx context.Context, tx *store.Tx, byID map[string]*leaseRow) err
 func (l *leaseRow) rateAt(at time.Time) money.Rate {
 	n := sort.Search(len(l.rates), func(i int) bool { return l.rates[i].from.After(at) })
 	if n == 0 {
-		return l.quote.Tariff.Compute
+		return agreedAt(l.quote, at)
 	}
 	return l.rates[n-1].price
 }

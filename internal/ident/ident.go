@@ -52,6 +52,9 @@ const (
 	Notification Kind = "nt"
 	Webhook      Kind = "wh"
 	Delivery     Kind = "wd"
+
+	Budget      Kind = "bg"
+	PriceChange Kind = "pc"
 )
 
 var encoding = base32.NewEncoding("0123456789abcdefghjkmnpqrstvwxyz").WithPadding(base32.NoPadding)
@@ -76,7 +79,7 @@ func Check(k Kind, s string) error {
 }
 
 // kinds are all kinds; see Resembles.
-var kinds = []Kind{Account, User, Key, Session, SSHKey, Host, Gateway, Token, Listing, Quote, Lease, Usage, Charge, Transfer, Invoice, Request, Event, Audit, Bid, Maintenance, Payout, Notification, Webhook, Delivery, Payment, Repayment}
+var kinds = []Kind{Account, User, Key, Session, SSHKey, Host, Gateway, Token, Listing, Quote, Lease, Usage, Charge, Transfer, Invoice, Request, Event, Audit, Bid, Maintenance, Payout, Notification, Webhook, Delivery, Payment, Repayment, Budget, PriceChange}
 
 // resembling is how much of an identifier people show or compare: a prefix of one
 // that is as long is taken for it.

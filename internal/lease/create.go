@@ -158,6 +158,9 @@ func (s *Service) take(ctx context.Context, tx *store.Tx, p account.Principal, q
 		return nil, change, err
 	}
 	err = func() error {
+		if err := s.allowed(ctx, tx, l); err != nil {
+			return err
+		}
 		var direct []int
 		if q.Offer.DirectPorts {
 			direct = c.Ports // the gateway reaches them on any host

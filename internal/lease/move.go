@@ -222,6 +222,9 @@ func (s *Service) effects(ctx context.Context, tx *store.Tx, l *Lease, from Stat
 		if err := s.Money.CheckFunds(ctx, tx, l.ID); err != nil {
 			return err
 		}
+		if err := s.allowed(ctx, tx, l); err != nil {
+			return err
+		}
 		a, err := s.Capacity.ReserveCompute(ctx, tx, l.ID)
 		if err != nil {
 			return err
@@ -276,6 +279,9 @@ func (s *Service) explainUnpaid(ctx context.Context, tx *store.Tx, l *Lease) err
 func exhausted(reason string) string {
 	if reason == string(billing.ReasonTermOver) {
 		return "stopped: the months that were paid in advance are over"
+	}
+	if reason == CodeBudget {
+		return "stopped: a budget of the account is used up"
 	}
 	return "stopped: the balance or the spending cap is used up"
 }

@@ -21,7 +21,7 @@ func (s *Service) tell(ctx context.Context, tx *store.Tx, l *Lease, st step, c C
 		return nil
 	}
 	unpaid := func(code string) bool {
-		return code == string(billing.ReasonBalance) || code == string(billing.ReasonSpendingCap) || code == string(billing.ReasonOverdue)
+		return code == string(billing.ReasonBalance) || code == string(billing.ReasonSpendingCap) || code == string(billing.ReasonOverdue) || code == CodeBudget
 	}
 	var kind string
 	switch {

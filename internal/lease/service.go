@@ -63,6 +63,7 @@ type Money interface {
 	Months(ctx context.Context, leaseID string) (billing.Months, error)
 	SetMonths(ctx context.Context, p account.Principal, leaseID string, c billing.MonthsChange) (billing.Months, error)
 	PreviewReprice(ctx context.Context, leaseID string, perMonth money.Amount, basisPoints int64) (pricing.Proration, error)
+	AgreePrice(ctx context.Context, tx *store.Tx, c billing.Agreement) error
 	RepriceMonths(ctx context.Context, p account.Principal, leaseID string, perMonth money.Amount, basisPoints int64, agreed money.Amount) (billing.Months, error)
 	ConfirmAlive(leaseIDs []string, at time.Time)
 	PaidFor(ctx context.Context, leaseID string, now time.Time) (time.Duration, error)
@@ -75,6 +76,13 @@ type Tenants interface {
 	AuthorizedKeys(ctx context.Context, accountID string) ([]string, error)
 	Quota(ctx context.Context, accountID string) (account.Quota, error)
 	Audit(ctx context.Context, tx *store.Tx, p account.Principal, action, subject string, detail any) error
+}
+
+// Budgets is what lease needs of budget.
+type Budgets interface {
+	// Allow is a Payment fault if a budget that is used up refuses a lease with these
+	// labels, made by a user.
+	Allow(ctx context.Context, tx *store.Tx, accountID, userID string, labels map[string]string) error
 }
 
 // Config is what a Service is made of. Interval fields have useful zero values.
@@ -96,12 +104,14 @@ type Config struct {
 	Tick            time.Duration  // of the reconciler; 1 s
 	QuoteValid      time.Duration  // how long a quote may be accepted; 15 min
 	WaitNotice      time.Duration  // how long leases of the spot market take to make room; 2 min
+	PriceNotice     time.Duration  // how long before another price renters have to know; 7 days
 	Reserve         pricing.Bounds // of what hosts take off for reservations; zero: none are sold
 	Monthly         MonthlyTerms   // how months in advance are sold
 	Trial           TrialTerms     // what accounts may rent that have a trial only
 	DefaultIdle     IdleStop       // of leases whose renter and template say nothing
 	Log             *slog.Logger
-	News            News // tells renters what happened; nil: nobody does
+	News            News    // tells renters what happened; nil: nobody does
+	Budgets         Budgets // nil: there are none
 }
 
 // Service is the lease service.
@@ -135,6 +145,9 @@ func New(c Config) (*Service, error) {
 	}
 	if c.QuoteValid == 0 {
 		c.QuoteValid = 15 * time.Minute
+	}
+	if c.PriceNotice == 0 {
+		c.PriceNotice = 7 * 24 * time.Hour
 	}
 	if c.WaitNotice == 0 {
 		c.WaitNotice = 2 * time.Minute

@@ -62,6 +62,7 @@ var layers = map[string]rule{
 	"internal/billing": {layer: service, never: []string{"internal/fleet", "internal/lease", "internal/catalog", "internal/protocol"}},
 	"internal/earning": {layer: service},
 	"internal/sla":     {layer: service},
+	"internal/budget":  {layer: service, never: []string{"internal/fleet", "internal/lease", "internal/ledger", "internal/catalog", "internal/protocol"}},
 	"internal/payment": {layer: service, never: []string{"internal/fleet", "internal/lease", "internal/catalog", "internal/protocol"}},
 	"internal/notify":  {layer: service, only: []string{"internal/account", "internal/store", "internal/ident", "internal/fault", "internal/money", "internal/reach"}},
 	"internal/lease":   {layer: service, never: []string{"internal/ledger", "internal/market"}},

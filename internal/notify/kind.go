@@ -181,7 +181,7 @@ var kinds = []kind{
 	{KindInterrupted, "the spot market took a lease's place away, and it has stopped", account.ReadLeases, reflect.TypeFor[LeaseNews]()},
 	{KindResumed, "an interrupted lease has won a place again and starts", account.ReadLeases, reflect.TypeFor[LeaseNews]()},
 	{KindFailed, "a lease could not be started; it costs nothing", account.ReadLeases, reflect.TypeFor[LeaseNews]()},
-	{KindStoppedForBalance, "a lease was stopped since the balance or its spending cap is used up; its disk is kept", account.ReadLeases, reflect.TypeFor[LeaseNews]()},
+	{KindStoppedForBalance, "a lease was stopped since the balance, its spending cap or a budget is used up; its disk is kept", account.ReadLeases, reflect.TypeFor[LeaseNews]()},
 	{KindDeletionPlanned, "unpaid disks are going to be deleted: at once when that is known, and a day, an hour and ten minutes before", account.ReadLeases, reflect.TypeFor[DeletionPlanned]()},
 	{KindDeleted, "a disk was deleted as it was kept unpaid for too long", account.ReadLeases, reflect.TypeFor[StorageDeleted]()},
 	{KindInvoiceIssued, "a month was closed and its invoice written", account.ReadBilling, reflect.TypeFor[InvoiceNews]()},

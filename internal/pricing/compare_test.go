@@ -231,11 +231,11 @@ func TestABudgetWarnsOnceAtEachMark(t *testing.T) {
 	if err != nil || f != amount(t, "30") {
 		t.Errorf("forecast %s, %v; want 30", f, err)
 	}
-	a, err := pricing.BudgetAlerts(amount(t, "30"), amount(t, "24"), f, []pricing.Alert{{5000, false}})
+	a, err := pricing.BudgetAlerts(amount(t, "30"), pricing.StandardAlerts(), amount(t, "24"), f, []pricing.Alert{{5000, false}})
 	if err != nil || !slices.Equal(a, []pricing.Alert{{8000, false}, {10_000, true}}) {
 		t.Errorf("alerts %+v, %v", a, err)
 	}
-	if again, err := pricing.BudgetAlerts(amount(t, "30"), amount(t, "24"), f, append(a, pricing.Alert{5000, false})); err != nil || len(again) != 0 {
+	if again, err := pricing.BudgetAlerts(amount(t, "30"), pricing.StandardAlerts(), amount(t, "24"), f, append(a, pricing.Alert{5000, false})); err != nil || len(again) != 0 {
 		t.Errorf("again %+v, %v", again, err)
 	}
 }

@@ -60,25 +60,37 @@ type Alert struct {
 	Forecast    bool  `json:"forecast"`     // by what is expected of the month, not by what is spent
 }
 
-// BudgetAlerts returns which alerts of a budget are due that have not fired in the
-// period yet: 50 %, 80 % and all of it spent, and all of it expected.
-func BudgetAlerts(budget, spent, forecast money.Amount, fired []Alert) ([]Alert, error) {
-	if budget <= 0 {
-		return nil, fmt.Errorf("a budget of %s: want more than 0", budget)
-	}
+// StandardAlerts are the marks of a budget for which nobody chose others: 50 %, 80 %
+// and all of it spent, and all of it expected.
+func StandardAlerts() []Alert {
+	return []Alert{{5000, false}, {8000, false}, {10_000, false}, {10_000, true}}
+}
+
+// BudgetAlerts returns which of a budget's marks are passed and have not fired in
+// the period yet, in their order.
+func BudgetAlerts(budget money.Amount, marks []Alert, spent, forecast money.Amount, fired []Alert) ([]Alert, error) {
 	var out []Alert
-	for _, a := range []Alert{{5000, false}, {8000, false}, {10_000, false}, {10_000, true}} {
-		mark, err := part(budget, a.BasisPoints, basisPoints)
+	for _, a := range marks {
+		passed, err := a.Passed(budget, spent, forecast)
 		if err != nil {
 			return nil, err
 		}
-		sum := spent
-		if a.Forecast {
-			sum = forecast
-		}
-		if sum >= mark && !slices.Contains(fired, a) {
+		if passed && !slices.Contains(fired, a) {
 			out = append(out, a)
 		}
 	}
 	return out, nil
+}
+
+// Passed reports whether what is spent, or for a mark of the forecast what is
+// expected, has come to the mark.
+func (a Alert) Passed(budget, spent, forecast money.Amount) (bool, error) {
+	if budget <= 0 {
+		return false, fmt.Errorf("a budget of %s: want more than 0", budget)
+	}
+	mark, err := part(budget, a.BasisPoints, basisPoints)
+	if a.Forecast {
+		spent = forecast
+	}
+	return spent >= mark, err
 }

@@ -19,6 +19,7 @@ import (
 
 	"suanli.dev/internal/account"
 	"suanli.dev/internal/billing"
+	"suanli.dev/internal/budget"
 	"suanli.dev/internal/catalog"
 	"suanli.dev/internal/console"
 	"suanli.dev/internal/earning"
@@ -51,6 +52,7 @@ type Services struct {
 	Payments *payment.Service
 	Trials   *trial.Service
 	News     *notify.Service
+	Budgets  *budget.Service
 	// Reservations sells capacity for a term.
 	Reservations *reservation.Service
 	Entrance     *Entrance
@@ -71,6 +73,8 @@ func (a *API) subjects() {
 	a.registerTrial()
 	a.registerPayments()
 	a.registerNews()
+	a.registerBudgets()
+	a.registerPriceChanges()
 }
 
 // Config is what a Server needs. Accounts is the one service without which

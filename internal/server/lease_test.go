@@ -16,6 +16,7 @@ import (
 
 	"suanli.dev/api"
 	"suanli.dev/internal/account"
+	"suanli.dev/internal/budget"
 	"suanli.dev/internal/fault"
 	"suanli.dev/internal/fleet"
 	"suanli.dev/internal/gateway"
@@ -42,9 +43,10 @@ func withLeases(w *world, c *Config) {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	w.leases, err = lease.New(lease.Config{DB: w.db, Clock: w.clock.Now, Catalog: c.Catalog, Capacity: w.fleet, Money: w.billing, Tenants: w.accounts, Vault: vault,
+	w.leases, err = lease.New(lease.Config{DB: w.db, Clock: w.clock.Now, Catalog: c.Catalog, Capacity: w.fleet, News: laterNews{w}, Money: w.billing, Tenants: w.accounts, Vault: vault,
 		Reserve: pricing.Bounds{MaxMonths: 12, MaxBasisPoints: 6000},
 		Monthly: lease.MonthlyTerms{Hours: 730, Discounts: []pricing.TermDiscount{{Months: 1}, {Months: 3, BasisPoints: 500}}},
+		Budgets: laterBudgets{func() *budget.Service { return w.budgets }},
 		Command: func(context.Context, string, protocol.Command) (protocol.CommandResult, error) {
 			return protocol.CommandResult{Accepted: true}, nil
 		}})
@@ -130,9 +132,9 @@ func (w *world) quoteFor(p person) *lease.Quote {
 }
 
 // hostSays is a report of the host about one lease.
-func (w *world) hostSays(st protocol.InstanceStatus) {
+func (w *world) hostSays(st ...protocol.InstanceStatus) {
 	w.t.Helper()
-	if _, _, _, err := w.leases.OnReport(w.t.Context(), w.hostID, protocol.Report{Now: protocol.Instant{BootID: "boot", Nanos: 1 << 40}, Ready: true, Instances: []protocol.InstanceStatus{st}}, w.clock.Now()); err != nil {
+	if _, _, _, err := w.leases.OnReport(w.t.Context(), w.hostID, protocol.Report{Now: protocol.Instant{BootID: "boot", Nanos: 1 << 40}, Ready: true, Instances: st}, w.clock.Now()); err != nil {
 		w.t.Fatal(err)
 	}
 }

@@ -25,6 +25,7 @@ import (
 	"suanli.dev/api"
 	"suanli.dev/internal/account"
 	"suanli.dev/internal/billing"
+	"suanli.dev/internal/budget"
 	"suanli.dev/internal/fleet"
 	"suanli.dev/internal/lease"
 	"suanli.dev/internal/notify"
@@ -66,6 +67,7 @@ type world struct {
 	mails    sync.Map // address → code that was mailed last
 
 	newsService *notify.Service
+	budgets     *budget.Service
 	hookURL     string // of a receiver of webhooks
 
 	count atomic.Int64
