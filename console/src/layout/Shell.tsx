@@ -76,7 +76,7 @@ export function Shell() {
         <Group h="100%" px="md" justify="space-between" wrap="nowrap">
           <Group gap="sm" wrap="nowrap">
             <Burger opened={opened} onClick={menu.toggle} hiddenFrom="sm" size="sm" aria-label={t("nav.menu")} />
-            <UnstyledButton component={Link} to="/market">
+            <UnstyledButton component={Link} to="/market" aria-label="suanli">
               <Group gap={8} wrap="nowrap">
                 <img src="/console/icon.svg" width={28} height={28} alt="" />
                 <Text fw={700} visibleFrom="xs">

@@ -46,7 +46,7 @@ export function DataTable<T>({ label, rows, columns, rowKey, onOpen, more, loadi
   const above = items[0]?.start ?? 0;
   const below = virtual.getTotalSize() - (items.at(-1)?.end ?? 0);
   return (
-    <Box ref={scroller} mah={height} tabIndex={0} role="region" aria-label={label} style={{ overflow: "auto", border: "1px solid var(--mantine-color-default-border)", borderRadius: "var(--mantine-radius-md)" }}>
+    <Box ref={scroller} mah={height} tabIndex={0} role="region" aria-label={label} style={{ position: "relative", overflow: "auto", border: "1px solid var(--mantine-color-default-border)", borderRadius: "var(--mantine-radius-md)" }}>
       <Table stickyHeader highlightOnHover={!!onOpen} verticalSpacing="xs" horizontalSpacing="md" aria-rowcount={list.length + 1}>
         <caption>
           <VisuallyHidden>{label}</VisuallyHidden>

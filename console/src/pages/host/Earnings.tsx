@@ -46,7 +46,7 @@ export function Earnings() {
           <Facts
             key={e?.currency ?? ""}
             loading={!e}
-            facts={(["charged", "commission", "earned", "earned_simulated", "payable"] as const).map((k) => ({ name: t(`earn.total.${k}`), value: e && <Money amount={e[k]} currency={e.currency} /> }))}
+            facts={(["charged", "commission", "earned", "earned_simulated", "payable"] as const).map((k) => ({ long: true, name: t(`earn.total.${k}`), value: e && <Money amount={e[k]} currency={e.currency} /> }))}
           />
         ))
       )}
@@ -63,7 +63,13 @@ function Breakdown({ zone, names, open }: { zone: string; names: boolean; open: 
   const rows = useBreakdown(by as By, from, last);
   const days = useBreakdown("day", from, last);
   const error = rows.error ?? days.error;
-  const occupancy = Object.fromEntries((days.data?.rows ?? []).filter((r) => r.day && r.occupancy_basis_points !== undefined).map((r) => [r.day, r.occupancy_basis_points! / 100]));
+  // A day has a row for real GPUs and one for simulated ones.
+  const time = new Map<string, { rented: number; listed: number }>();
+  for (const r of days.data?.rows ?? []) {
+    const before = time.get(r.day ?? "");
+    time.set(r.day ?? "", { rented: (before?.rented ?? 0) + r.rented_gpu_seconds, listed: (before?.listed ?? 0) + r.listed_gpu_seconds });
+  }
+  const occupancy = Object.fromEntries([...time].filter(([, d]) => d.listed > 0).map(([day, d]) => [day, Math.floor((d.rented * 10_000) / d.listed) / 100]));
   return (
     <Stack>
       <Dates>

@@ -12,7 +12,7 @@ import { HostActions } from "./HostActions";
 import { HostState } from "./HostState";
 import { HostGPUs } from "./HostGPUs";
 import { HostPrices } from "./HostPrices";
-import { needsCare, rentedGPUs, useHost } from "./hosts";
+import { needsCare, rentedGPUs, testOf, useHost } from "./hosts";
 import { Occupancy } from "./Occupancy";
 import { SelfTest } from "./SelfTest";
 
@@ -70,7 +70,7 @@ export function HostPage() {
         </Tabs.List>
         <Tabs.Panel value="gpus">{h ? <HostGPUs host={h} /> : <Skeleton height={200} />}</Tabs.Panel>
         <Tabs.Panel value="test">
-          <Stack>{h ? <SelfTest test={h.self_test} /> : <Skeleton height={200} />}</Stack>
+          <Stack>{h ? <SelfTest test={testOf(h)} /> : <Skeleton height={200} />}</Stack>
         </Tabs.Panel>
         <Tabs.Panel value="prices">{h ? <HostPrices host={h} /> : <Skeleton height={200} />}</Tabs.Panel>
         {earns && <Tabs.Panel value="occupancy">{h && <Occupancy host={h} />}</Tabs.Panel>}

@@ -13,7 +13,7 @@ import { Time } from "../../ui/format";
 import { Page } from "../../ui/Page";
 import { Section } from "../../ui/Section";
 import { Simulated } from "../../ui/simulated";
-import { modelsOf, useHosts, type Host } from "./hosts";
+import { modelsOf, testOf, useHosts, type Host } from "./hosts";
 import { HostState } from "./HostState";
 import { SelfTest } from "./SelfTest";
 
@@ -127,7 +127,8 @@ function Arrival({ token }: { token: Token }) {
 
 function Progress({ host: h }: { host: Host }) {
   const { t } = useTranslation();
-  const step = h.state === "listed" ? 4 : h.self_test ? 3 : h.hardware ? 2 : 1;
+  const test = testOf(h);
+  const step = h.state === "listed" ? 4 : test ? 3 : h.hardware ? 2 : 1;
   return (
     <Paper withBorder p="md">
       <Group mb="md">
@@ -152,10 +153,10 @@ function Progress({ host: h }: { host: Host }) {
           )}
         </Timeline.Item>
         <Timeline.Item title={t("host.join.step.test")}>
-          {h.self_test ? <SelfTest test={h.self_test} /> : h.hardware && <Text size="sm" c="dimmed">{h.reason || t("host.join.testing")}</Text>}
+          {test ? <SelfTest test={test} /> : h.hardware && <Text size="sm" c="dimmed">{t("host.join.testing")}</Text>}
         </Timeline.Item>
         <Timeline.Item title={t("host.join.step.listed")}>
-          {h.state !== "listed" && h.self_test && (
+          {h.state !== "listed" && test && (
             <Text size="sm" c="dimmed">
               {h.reason || t(`host.state.${h.state}.means`)}
             </Text>

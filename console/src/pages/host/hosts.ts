@@ -60,3 +60,6 @@ export function matches(h: Host, words: string): boolean {
     .split(/\s+/)
     .every((w) => text.includes(w));
 }
+
+/** What a host's last self-test found; undefined before the first one ended. */
+export const testOf = (h: Host) => (h.self_test?.checks?.length ? h.self_test : undefined);

@@ -78,11 +78,11 @@ function OfLease({ leaseId, month }: { leaseId: string; month: string }) {
         </Section>
       )}
       <Section title={t("op.sla.outages")}>
-        {s.outages?.length ? <Evidences rows={s.outages.flatMap((o) => (o.evidence ?? []).map((e) => ({ ...e, fault: o.host_fault })))} /> : <Text c="dimmed">{t("op.sla.no_outages")}</Text>}
+        {s.outages?.length ? <Evidences label={t("op.sla.outages")} rows={s.outages.flatMap((o) => (o.evidence ?? []).map((e) => ({ ...e, fault: o.host_fault })))} /> : <Text c="dimmed">{t("op.sla.no_outages")}</Text>}
       </Section>
       {!!s.excluded?.length && (
         <Section title={t("op.sla.excluded")}>
-          <Evidences rows={s.excluded} />
+          <Evidences label={t("op.sla.excluded")} rows={s.excluded} />
         </Section>
       )}
     </Stack>
@@ -105,10 +105,10 @@ function Confirm({ leaseId, evidence }: { leaseId: string; evidence: Evidence })
   );
 }
 
-function Evidences({ rows }: { rows: (Evidence & { fault?: boolean })[] }) {
+function Evidences({ label, rows }: { label: string; rows: (Evidence & { fault?: boolean })[] }) {
   const { t } = useTranslation();
   return (
-    <Table.ScrollContainer minWidth={600} scrollAreaProps={{ viewportProps: { tabIndex: 0, role: "region", "aria-label": t("op.sla.outages") } }}>
+    <Table.ScrollContainer minWidth={600} scrollAreaProps={{ viewportProps: { tabIndex: 0, role: "region", "aria-label": label } }}>
       <Table>
         <Table.Thead>
           <Table.Tr>

@@ -1,9 +1,8 @@
-import { Alert, Group, Skeleton, Table, Text } from "@mantine/core";
+import { Alert, Anchor, Group, Skeleton, Table, Text } from "@mantine/core";
 import { useQuery } from "@tanstack/react-query";
-import { useParams } from "@tanstack/react-router";
+import { Link, useParams } from "@tanstack/react-router";
 import { useTranslation } from "react-i18next";
 import { api, data, once } from "../../api/client";
-import { Copy } from "../../ui/Copy";
 import { ErrorPanel } from "../../ui/errors";
 import { Facts } from "../../ui/Facts";
 import { FormButton } from "../../ui/FormDialog";
@@ -46,7 +45,9 @@ export function PaymentPage() {
               { name: t("op.created"), value: <Time at={p.created_at} /> },
             ]}
           />
-          <Copy text={p.account_id} />
+          <Anchor component={Link} to={`/operate/accounts/${p.account_id}`}>
+            {`${t("op.account.one")} ${p.account_id}`}
+          </Anchor>
           <Parts title={t("op.payment.refunds")} rows={(p.refunds ?? []).map((r) => ({ id: r.id, at: r.created_at, amount: r.amount, state: t(`op.payment.refund.${r.state}`), text: r.reason ?? r.reference ?? "" }))} currency={p.currency} />
           <Parts title={t("op.payment.disputes")} rows={(p.disputes ?? []).map((d) => ({ id: d.reference, at: d.at, amount: d.amount, state: t(`op.payment.dispute.${d.state}`), text: d.reference }))} currency={p.currency} />
         </>
