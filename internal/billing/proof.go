@@ -15,8 +15,8 @@ func (s *Service) verifyGrants(ctx context.Context, tx *store.Tx, r *Report) err
 	for _, check := range []struct{ query, what string }{
 		{`SELECT g.id, g.spent, CAST(COALESCE(SUM(d.amount), 0) AS BIGINT) FROM billing_grants g LEFT JOIN billing_draws d ON d.grant_id = g.id
 			GROUP BY g.id, g.spent HAVING g.spent <> COALESCE(SUM(d.amount), 0) ORDER BY g.id`, "%s of it is spent, and %s by what it paid of leases"},
-		{`SELECT c.lease_id, CAST(SUM(c.granted) AS BIGINT), CAST(COALESCE((SELECT SUM(d.amount) FROM billing_draws d WHERE d.lease_id = c.lease_id), 0) AS BIGINT)
-			FROM billing_charges c GROUP BY c.lease_id HAVING SUM(c.granted) <> COALESCE((SELECT SUM(d.amount) FROM billing_draws d WHERE d.lease_id = c.lease_id), 0)
+		{`SELECT c.lease_id, CAST(SUM(c.granted) AS BIGINT), CAST(COALESCE((SELECT SUM(d.amount) FROM billing_draws d WHERE d.lease_id = c.lease_id AND d.meter = c.meter), 0) AS BIGINT)
+			FROM billing_charges c GROUP BY c.lease_id, c.meter HAVING SUM(c.granted) <> COALESCE((SELECT SUM(d.amount) FROM billing_draws d WHERE d.lease_id = c.lease_id AND d.meter = c.meter), 0)
 			ORDER BY c.lease_id`, "grants paid %s of its charges, and %s by the grants"},
 	} {
 		rows, err := tx.Query(ctx, check.query)
