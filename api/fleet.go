@@ -78,6 +78,18 @@ type OfferPrice struct {
 	Granularity           string `json:"granularity" doc:"What running time is counted in: second (whole ones: a second that has only begun is not charged), minute or hour (each that has begun is charged whole)" enum:"second,minute,hour"`
 	MinimumSeconds        int64  `json:"minimum_seconds" doc:"Seconds that each start is charged for, at least, however short the run"`
 	CommissionBasisPoints int64  `json:"commission_basis_points" doc:"The cloud's part of the price, in 1/100 of a per cent"`
+
+	Own *OwnPrice `json:"own,omitempty" doc:"What your account pays, where that is in another currency; absent too if the operator has entered no rate that holds"`
+}
+
+// OwnPrice is the price of an offer as the account pays it.
+type OwnPrice struct {
+	Currency string    `json:"currency"`
+	PerHour  Amount    `json:"per_hour" doc:"Compute and the disk asked for, all in"`
+	Compute  Rate      `json:"compute_rate"`
+	Storage  Rate      `json:"storage_rate"`
+	Egress   Rate      `json:"egress_rate"`
+	Exchange *Exchange `json:"exchange,omitempty"`
 }
 
 // OfferField is something of an offer that a search can name.

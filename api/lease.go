@@ -59,6 +59,7 @@ type Quote struct {
 	OnLapse               string            `json:"on_lapse,omitempty"`
 	NotIncluded           []string          `json:"not_included"`
 	AvailableAfterSeconds int64             `json:"available_after_seconds,omitempty" doc:"How long a lease waits, free of charge, until leases of the spot market have left its GPUs; absent: not at all"`
+	Exchange              *Exchange         `json:"exchange,omitempty" doc:"How the listed price came to be in your currency; frozen in the quote"`
 	Simulated             bool              `json:"simulated" doc:"The GPUs are simulated: there is no hardware"`
 	CreatedAt             time.Time         `json:"created_at"`
 	ValidUntil            time.Time         `json:"valid_until"`

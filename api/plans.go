@@ -44,6 +44,7 @@ type PlanComparison struct {
 	RunSeconds int64        `json:"run_seconds" doc:"What for_run is for"`
 	TimeZone   string       `json:"time_zone" doc:"By whose calendar months are counted"`
 	Currency   string       `json:"currency"`
+	Exchange   *Exchange    `json:"exchange,omitempty" doc:"How the listed price came to be in your currency"`
 	Simulated  bool         `json:"simulated" doc:"The GPUs are simulated: there is no hardware"`
 	QuotedAt   time.Time    `json:"quoted_at"`
 	Options    []PlanOption `json:"options" nullable:"false"`

@@ -50,7 +50,7 @@ func searchCommand() *cobra.Command {
 			t := newTable(tr("OFFER"), tr("GPU"), "VRAM GiB", "CUDA", "CPU", tr("MEMORY GiB"), tr("DISK GiB"), tr("ZONE"), tr("RELIABILITY"), tr("PER HOUR"))
 			for _, o := range p.Items {
 				t.add(o.ID, fmt.Sprintf("%d × %s%s%s", o.GPUCount, o.GPUModel, mark(o.Simulated), later(o.AvailableAfterSeconds)), o.VRAMMiB>>10, o.MaxCUDA, cpus(o.CPUMillis),
-					o.MemoryMiB>>10, o.MaxDiskGiB, o.Zone, o.ReliabilityPercent+" %", o.Price.PerHour.Display()+" "+o.Price.Currency)
+					o.MemoryMiB>>10, o.MaxDiskGiB, o.Zone, o.ReliabilityPercent+" %", offerPrice(o.Price))
 			}
 			t.print(cmd.OutOrStdout())
 			if p.NextCursor != "" {

@@ -120,10 +120,20 @@ func (s *Service) bill(l *leaseRow, at time.Time) (Bill, error) {
 		due[it.Meter] += it.Amount
 	}
 	b.openLast()
+	_, apart := l.quote.Apart()
+	var shares map[pricing.Meter]pricing.Share
+	if apart {
+		if shares, err = pricing.Shares(l.quote, s.usage(l, at)); err != nil {
+			return Bill{}, fmt.Errorf("bill of lease %s: %w", l.id, err)
+		}
+	}
 	for _, m := range pricing.Meters {
 		p, c, err := pricing.Split(due[m], l.quote.Tariff.CommissionBasisPoints)
 		if err != nil {
 			return Bill{}, fmt.Errorf("bill of lease %s: %w", l.id, err)
+		}
+		if apart {
+			p, c = shares[m].Provider, shares[m].Commission
 		}
 		b.Total += due[m]
 		b.ProviderShare += p

@@ -64,7 +64,12 @@ func (s *Service) chargeUntil(ctx context.Context, tx *store.Tx, a *accountRow, 
 // chargeStretch charges what came to be due from one moment to another, bytes only
 // if it is the last stretch.
 func (s *Service) chargeStretch(ctx context.Context, tx *store.Tx, a *accountRow, l *leaseRow, grants []*Grant, from, at time.Time, last bool) error {
-	due, err := l.rated(s.usage(l, at))
+	usage := s.usage(l, at)
+	due, err := l.rated(usage)
+	if err != nil {
+		return err
+	}
+	apart, err := s.sharesApart(ctx, tx, l, usage)
 	if err != nil {
 		return err
 	}
@@ -83,10 +88,11 @@ func (s *Service) chargeStretch(ctx context.Context, tx *store.Tx, a *accountRow
 		return err
 	}
 	var out, back struct{ provider, commission, granted money.Amount }
+	var earned money.Amount
 	var lost money.Amount
 	for _, m := range pricing.Meters {
 		delta := due[m] - l.posted[m]
-		if delta == 0 || (!last && !timed(m)) {
+		if delta == 0 && apart[m] == (share{}) || (!last && !timed(m)) {
 			continue
 		}
 		side := &out
@@ -98,10 +104,11 @@ func (s *Service) chargeStretch(ctx context.Context, tx *store.Tx, a *accountRow
 			}
 			side, granted[m], lost = &back, -live-gone, lost+gone
 		}
-		p, c, err := s.insertCharge(ctx, tx, a, l, m, due[m], granted[m], from, latest(from, at))
+		p, c, err := s.insertCharge(ctx, tx, a, l, m, due[m], granted[m], from, latest(from, at), apart)
 		if err != nil {
 			return err
 		}
+		earned += apart[m].earned
 		side.provider, side.commission, side.granted = side.provider+p, side.commission+c, side.granted+granted[m]
 	}
 	// What comes back and what is owed are posted apart: what grants paid for one
@@ -118,6 +125,7 @@ func (s *Service) chargeStretch(ctx context.Context, tx *store.Tx, a *accountRow
 		return err
 	}
 	batch = append(batch, owed...)
+	batch = append(batch, s.soldTransfers(a, l, earned, at)...)
 	if len(batch) == 0 {
 		return nil
 	}
@@ -136,10 +144,15 @@ func (s *Service) chargeStretch(ctx context.Context, tx *store.Tx, a *accountRow
 // insertCharge writes the charge that brings what is posted of a meter to due, and
 // returns the provider's and the platform's part of it. Grants pay granted of it;
 // less than 0: that much goes back to them.
-func (s *Service) insertCharge(ctx context.Context, tx *store.Tx, a *accountRow, l *leaseRow, m pricing.Meter, due, granted money.Amount, from, to time.Time) (provider, commission money.Amount, err error) {
+func (s *Service) insertCharge(ctx context.Context, tx *store.Tx, a *accountRow, l *leaseRow, m pricing.Meter, due, granted money.Amount, from, to time.Time, apart map[pricing.Meter]share) (provider, commission money.Amount, err error) {
 	p, c, err := shareOf(due, l.posted[m], l.quote.Tariff.CommissionBasisPoints)
 	if err != nil {
 		return 0, 0, err
+	}
+	own := share{}
+	if apart != nil {
+		own = apart[m]
+		p, c = own.provider, due-l.posted[m]-own.provider
 	}
 	simulated := 0
 	if l.simulated {
@@ -149,9 +162,9 @@ func (s *Service) insertCharge(ctx context.Context, tx *store.Tx, a *accountRow,
 	if err != nil {
 		return 0, 0, err
 	}
-	if _, err := tx.Exec(ctx, `INSERT INTO billing_charges (id, lease_id, account_id, provider_id, meter, currency, amount, provider, commission, granted, simulated, from_at, to_at, posted_at, booked_at)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
-		ident.New(ident.Charge), l.id, l.accountID, l.providerID, string(m), string(a.currency), int64(due-l.posted[m]), int64(p), int64(c), int64(granted), simulated,
+	if _, err := tx.Exec(ctx, `INSERT INTO billing_charges (id, lease_id, account_id, provider_id, meter, currency, amount, provider, commission, granted, listed, earned, earned_currency, simulated, from_at, to_at, posted_at, booked_at)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+		ident.New(ident.Charge), l.id, l.accountID, l.providerID, string(m), string(a.currency), int64(due-l.posted[m]), int64(p), int64(c), int64(granted), int64(own.listed), int64(own.earned), string(l.earnsIn()), simulated,
 		store.Micros(from), store.Micros(to), store.Micros(s.cfg.Clock()), store.Micros(booked)); err != nil {
 		return 0, 0, err
 	}
@@ -186,7 +199,7 @@ func shareOf(due, posted money.Amount, commissionBasisPoints int64) (provider, c
 // chargeTransfers moves provider and commission out of what grants have given for
 // it, then the renter's wallet, then its hold, then into debt; or, where they are
 // negative, -given back to the grants that have paid for it, and the rest to the
-// wallet.
+// wallet. Where one of them is negative and the other is not, it pays the other.
 func (s *Service) chargeTransfers(ctx context.Context, tx *store.Tx, a *accountRow, l *leaseRow, provider, commission money.Amount, at time.Time, codes chargeCodes, given money.Amount) ([]ledger.Transfer, error) {
 	if provider == 0 && commission == 0 {
 		return nil, nil
@@ -196,7 +209,7 @@ func (s *Service) chargeTransfers(ctx context.Context, tx *store.Tx, a *accountR
 		return nil, err
 	}
 	var owed, back []leg
-	for _, to := range []leg{{ledger.Payable(l.providerID), provider}, {ledger.Commission, commission}} {
+	for _, to := range []leg{{l.payee(), provider}, {ledger.Commission, commission}} {
 		if to.amount > 0 {
 			owed = append(owed, to)
 		}
@@ -219,6 +232,8 @@ func (s *Service) chargeTransfers(ctx context.Context, tx *store.Tx, a *accountR
 		}
 	}
 	const all = 1<<62 - 1
+	// What the platform adds to a price of the account's own is the provider's first.
+	spread(back, owed, codes.out)
 	spread(back, []leg{{ledger.Grant(a.id), -given}, {ledger.Wallet(a.id), all}}, codes.back)
 	spread([]leg{{ledger.Grant(a.id), given}, {ledger.Wallet(a.id), wallet}, {ledger.Hold(a.id), hold}, {ledger.Receivable(a.id), all}}, owed, codes.out)
 	return batch, nil

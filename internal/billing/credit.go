@@ -264,8 +264,9 @@ func (s *Service) creditTransfers(a *accountRow, v Invoice, done pricing.Credite
 		provider, commission, granted := grown(l.Earned), grown(l.Amount-l.Earned), grown(l.Granted)
 		// Out of the provider's part first, then the commission, to the micro.
 		theirs := between(granted, provider)
-		move(ledger.Payable(l.ProviderID), ledger.Promotions, theirs)
-		move(ledger.Payable(l.ProviderID), wallet, provider-theirs)
+		move(l.payee(), ledger.Promotions, theirs)
+		move(l.payee(), wallet, provider-theirs)
+		batch = append(batch, s.sold(a, l, grown(l.Exchanged), CodeCredit, note.ID, at)...)
 		move(ledger.Commission, ledger.Promotions, granted-theirs)
 		move(ledger.Commission, wallet, commission-granted+theirs)
 		move(ledger.Rounding, wallet, c.Amount-(provider+commission-granted))
@@ -276,7 +277,8 @@ func (s *Service) creditTransfers(a *accountRow, v Invoice, done pricing.Credite
 				continue
 			}
 			theirs := grown(l.theirTax(n))
-			move(path, ledger.Payable(l.ProviderID), theirs)
+			move(path, l.payee(), theirs)
+			batch = append(batch, s.sold(a, l, -grown(l.earnedIn(l.theirTax(n))), CodeCredit, note.ID, at)...)
 			move(path, ledger.Commission, c.Tax[n]-theirs)
 		}
 	}

@@ -134,11 +134,13 @@ func noCharge(id string) error {
 // chargeRow is a charge and when it counts.
 type chargeRow struct {
 	Charge
-	granted money.Amount // what grants paid of it; less than 0: what went back to them
-	booked  time.Time
+	granted        money.Amount // what grants paid of it; less than 0: what went back to them
+	booked         time.Time
+	listed, earned money.Amount   // of what the provider is paid by, if that is not the account's price
+	earnedCurrency money.Currency // empty: it is
 }
 
-const selectCharges = `SELECT id, lease_id, account_id, provider_id, meter, currency, amount, provider, commission, granted, simulated, from_at, to_at, posted_at, booked_at FROM billing_charges`
+const selectCharges = `SELECT id, lease_id, account_id, provider_id, meter, currency, amount, provider, commission, granted, listed, earned, earned_currency, simulated, from_at, to_at, posted_at, booked_at FROM billing_charges`
 
 func charges(ctx context.Context, tx *store.Tx, where string, args ...any) ([]chargeRow, error) {
 	rows, err := tx.Query(ctx, selectCharges+` WHERE `+where, args...)
@@ -150,7 +152,7 @@ func charges(ctx context.Context, tx *store.Tx, where string, args ...any) ([]ch
 	for rows.Next() {
 		var c chargeRow
 		var simulated, from, to, posted, booked int64
-		if err := rows.Scan(&c.ID, &c.LeaseID, &c.AccountID, &c.ProviderID, &c.Meter, &c.Currency, &c.Amount, &c.ProviderShare, &c.Commission, &c.granted, &simulated, &from, &to, &posted, &booked); err != nil {
+		if err := rows.Scan(&c.ID, &c.LeaseID, &c.AccountID, &c.ProviderID, &c.Meter, &c.Currency, &c.Amount, &c.ProviderShare, &c.Commission, &c.granted, &c.listed, &c.earned, &c.earnedCurrency, &simulated, &from, &to, &posted, &booked); err != nil {
 			return nil, fmt.Errorf("read charges: %w", err)
 		}
 		c.Simulated = simulated != 0
@@ -240,6 +242,9 @@ func (s *Service) explainCharge(ctx context.Context, tx *store.Tx, accountID, id
 // quoteSteps says the terms that a meter is charged by.
 func (e *Explanation) quoteSteps(q pricing.Quote) {
 	at := e.time(q.QuotedAt)
+	if x := q.Exchange; x != nil {
+		e.say("quote_exchange", "listed", x.Listed.Rate(e.Meter).Display(), "from", string(x.From), "rate", x.Rate.Display(), "source", x.Source, "since", e.time(x.Since), "rate_id", x.RateID, "converted", beforeOwn(q).Rate(e.Meter).Display())
+	}
 	switch e.Meter {
 	case pricing.Compute:
 		if q.Plan == pricing.Reserved {
@@ -478,6 +483,10 @@ func percent(basisPoints int64) string {
 
 // split says who gets a charge.
 func (e *Explanation) split(l *leaseRow, c chargeRow, all []chargeRow) {
+	if _, apart := l.quote.Apart(); apart {
+		e.splitApart(l, c)
+		return
+	}
 	e.say("split", "provider", c.ProviderShare.String(), "commission", c.Commission.String(), "share", percent(l.quote.Tariff.CommissionBasisPoints))
 	var before money.Amount // all, since the split is of the whole
 	for _, o := range all {
@@ -489,6 +498,24 @@ func (e *Explanation) split(l *leaseRow, c chargeRow, all []chargeRow) {
 	if err == nil && (p != c.ProviderShare || q != c.Commission) {
 		e.say("split_wrong", "provider", p.String(), "commission", q.String())
 	}
+}
+
+// splitApart says who gets a charge whose provider is paid by other prices than the
+// account pays.
+func (e *Explanation) splitApart(l *leaseRow, c chargeRow) {
+	e.say("split_listed", "listed", c.listed.String(), "earned", c.earned.String(), "paid_in", string(c.earnedCurrency),
+		"share", percent(10_000-l.quote.Tariff.CommissionBasisPoints), "provider", c.ProviderShare.String(), "commission", c.Commission.String())
+	if l.quote.Exchange != nil {
+		e.say("split_exchanged", "provider", c.ProviderShare.String(), "earned", c.earned.String(), "paid_in", string(c.earnedCurrency))
+	}
+}
+
+// beforeOwn is a quote's tariff before the account's own prices.
+func beforeOwn(q pricing.Quote) pricing.Tariff {
+	if q.Listed != nil {
+		return *q.Listed
+	}
+	return q.Tariff
 }
 
 // payments is what paid charges that were paid together: of a lease at a moment, or
@@ -532,7 +559,7 @@ func (s *Service) paymentsOf(ctx context.Context, tx *store.Tx, c chargeRow, all
 		return out, err
 	}
 	pot := func(path string) bool {
-		return path == ledger.Commission || path == ledger.Payable(c.ProviderID)
+		return path == ledger.Commission || path == ledger.Payable(c.ProviderID) || path == ledger.Exchange
 	}
 	for _, t := range transfers {
 		isAdvance := t.Code == CodePrepayment || t.Code == CodeUnusedPaid

@@ -87,8 +87,8 @@ type Earning struct {
 func (s *Service) Earnings(ctx context.Context, providerID string) ([]Earning, error) {
 	var out []Earning
 	err := s.cfg.DB.View(ctx, func(ctx context.Context, tx *store.Tx) error {
-		rows, err := tx.Query(ctx, `SELECT currency, CAST(SUM(amount) AS BIGINT), CAST(SUM(commission) AS BIGINT), CAST(SUM(provider) AS BIGINT),
-			CAST(SUM(provider * simulated) AS BIGINT) FROM billing_charges WHERE provider_id = ? GROUP BY currency ORDER BY currency`, providerID)
+		rows, err := tx.Query(ctx, `SELECT `+earnedCurrency+` AS paid_in, CAST(SUM(`+earnedOf+`) AS BIGINT), CAST(SUM(`+earnedLess+`) AS BIGINT), CAST(SUM(`+earnedShare+`) AS BIGINT),
+			CAST(SUM((`+earnedShare+`) * simulated) AS BIGINT) FROM billing_charges WHERE provider_id = ? GROUP BY paid_in ORDER BY paid_in`, providerID)
 		if err != nil {
 			return err
 		}

@@ -81,6 +81,9 @@ type InvoiceLine struct {
 	Simulated  bool           `json:"simulated,omitempty"`
 	ProviderID string         `json:"provider_id"`
 	Earned     money.Amount   `json:"earned"` // the provider's part of Amount, before tax that is in it
+	// What the provider was paid for Earned in another currency than the account's.
+	Exchanged         money.Amount   `json:"exchanged,omitempty"`
+	ExchangedCurrency money.Currency `json:"exchanged_currency,omitempty"`
 }
 
 // InvoiceTax is one tax of an invoice.
@@ -159,7 +162,8 @@ func (s *Service) invoice(ctx context.Context, tx *store.Tx, a *accountRow, p pe
 // use before the month, which was learned after that was closed, is a line of its
 // own.
 func (s *Service) invoiceLines(ctx context.Context, tx *store.Tx, a *accountRow, p period) ([]InvoiceLine, error) {
-	rows, err := tx.Query(ctx, `SELECT lease_id, meter, provider_id, MAX(simulated), MIN(from_at), MAX(to_at), CAST(SUM(amount) AS BIGINT), CAST(SUM(provider) AS BIGINT), CAST(SUM(granted) AS BIGINT)
+	rows, err := tx.Query(ctx, `SELECT lease_id, meter, provider_id, MAX(simulated), MIN(from_at), MAX(to_at), CAST(SUM(amount) AS BIGINT), CAST(SUM(provider) AS BIGINT), CAST(SUM(granted) AS BIGINT),
+		CAST(SUM(CASE WHEN earned_currency <> currency THEN earned ELSE 0 END) AS BIGINT), MAX(CASE WHEN earned_currency <> currency THEN earned_currency ELSE '' END)
 		FROM billing_charges WHERE account_id = ? AND booked_at > ? AND booked_at <= ? GROUP BY lease_id, meter, provider_id ORDER BY lease_id, meter, provider_id`,
 		a.id, store.Micros(p.start), store.Micros(p.end))
 	if err != nil {
@@ -170,7 +174,7 @@ func (s *Service) invoiceLines(ctx context.Context, tx *store.Tx, a *accountRow,
 	for rows.Next() {
 		var l InvoiceLine
 		var simulated, from, to int64
-		if err := rows.Scan(&l.LeaseID, &l.Meter, &l.ProviderID, &simulated, &from, &to, &l.Amount, &l.Earned, &l.Granted); err != nil {
+		if err := rows.Scan(&l.LeaseID, &l.Meter, &l.ProviderID, &simulated, &from, &to, &l.Amount, &l.Earned, &l.Granted, &l.Exchanged, &l.ExchangedCurrency); err != nil {
 			return nil, fmt.Errorf("charges of a month: %w", err)
 		}
 		l.Simulated, l.From, l.To = simulated != 0, latest(p.start, store.Time(from)), store.Time(to)
@@ -189,7 +193,8 @@ func (s *Service) invoiceLines(ctx context.Context, tx *store.Tx, a *accountRow,
 		if late != 0 {
 			c := l
 			c.Correction, c.Amount, c.Earned, c.Granted, c.To = true, late, portion(l.Earned, late, l.Amount), portion(l.Granted, late, l.Amount), p.start
-			c.From = c.To
+			c.From, c.Exchanged = c.To, portion(l.Exchanged, late, l.Amount)
+			l.Exchanged -= c.Exchanged
 			l.Amount, l.Earned, l.Granted = l.Amount-late, l.Earned-c.Earned, l.Granted-c.Granted
 			lines = append(lines, c)
 		}
@@ -278,7 +283,8 @@ func (s *Service) postInvoice(ctx context.Context, tx *store.Tx, a *accountRow, 
 		}
 		for _, l := range doc.Lines {
 			theirs := l.theirTax(n)
-			move(ledger.Payable(l.ProviderID), path, theirs)
+			move(l.payee(), path, theirs)
+			batch = append(batch, s.sold(a, l, l.earnedIn(theirs), CodeTax, doc.ID, at)...)
 			move(ledger.Commission, path, l.Tax[n]-theirs)
 		}
 	}

@@ -59,6 +59,9 @@ func (s *Service) BeginLease(ctx context.Context, tx *store.Tx, t Terms) error {
 	if currency != t.Quote.Currency {
 		return fault.New(fault.Invalid, "currency_mismatch", "the quote is in %s and the account in %s; ask for a quote in %s", t.Quote.Currency, currency, currency)
 	}
+	if _, apart := t.Quote.Apart(); apart && t.Quote.Plan != pricing.OnDemand {
+		return fmt.Errorf("begin lease %s: the plan %s has no prices but the listed ones", t.LeaseID, t.Quote.Plan)
+	}
 	if err := s.notOverdue(ctx, tx, a); err != nil {
 		return err
 	}
@@ -109,13 +112,17 @@ func (s *Service) BeginLease(ctx context.Context, tx *store.Tx, t Terms) error {
 	if err != nil {
 		return fmt.Errorf("begin lease %s: %w", t.LeaseID, err)
 	}
+	rateID := ""
+	if x := t.Quote.Exchange; x != nil {
+		rateID = x.RateID
+	}
 	simulated := 0
 	if t.Simulated || t.Quote.Simulated {
 		simulated = 1
 	}
 	if _, err := tx.Exec(ctx, `INSERT INTO billing_leases (lease_id, account_id, provider_id, quote, simulated, spending_cap, hold, egress_bytes,
-		posted_compute, posted_storage, posted_egress, confirmed_at, settled_at, begun_at, ended_at, gpu_model, zone, gpu_count) VALUES (?, ?, ?, ?, ?, ?, ?, 0, 0, 0, 0, 0, 0, ?, 0, ?, ?, ?)`,
-		t.LeaseID, t.AccountID, t.ProviderID, string(quote), simulated, int64(t.SpendingCap), int64(hold), store.Micros(now), t.GPUModel, t.Zone, t.GPUs); err != nil {
+		posted_compute, posted_storage, posted_egress, confirmed_at, settled_at, begun_at, ended_at, gpu_model, zone, gpu_count, exchange_rate_id) VALUES (?, ?, ?, ?, ?, ?, ?, 0, 0, 0, 0, 0, 0, ?, 0, ?, ?, ?, ?)`,
+		t.LeaseID, t.AccountID, t.ProviderID, string(quote), simulated, int64(t.SpendingCap), int64(hold), store.Micros(now), t.GPUModel, t.Zone, t.GPUs, rateID); err != nil {
 		return fmt.Errorf("begin lease %s: %w", t.LeaseID, err)
 	}
 	if err := s.begun(&leaseRow{id: t.LeaseID, accountID: t.AccountID, quote: t.Quote, cap: t.SpendingCap}, now); err != nil {

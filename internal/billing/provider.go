@@ -18,13 +18,14 @@ type Revenue struct {
 }
 
 // Revenue returns the charges of a provider's leases whose stretch overlaps a time
-// or ends in it, and when those leases ran: what a charge is divided by.
+// or ends in it, and when those leases ran: what a charge is divided by. They are by
+// the prices and in the currency that the provider is paid by.
 func (s *Service) Revenue(ctx context.Context, providerID string, from, until time.Time) (Revenue, error) {
 	out := Revenue{Runs: map[string][]pricing.Interval{}}
 	const where = `provider_id = ? AND to_at >= ? AND from_at < ?`
 	args := []any{providerID, store.Micros(from), store.Micros(until)}
 	err := s.cfg.DB.View(ctx, func(ctx context.Context, tx *store.Tx) error {
-		rows, err := tx.Query(ctx, `SELECT id, lease_id, meter, currency, amount, provider, commission, simulated, from_at, to_at, posted_at
+		rows, err := tx.Query(ctx, `SELECT id, lease_id, meter, `+earnedCurrency+`, `+earnedOf+`, `+earnedShare+`, `+earnedLess+`, simulated, from_at, to_at, posted_at
 			FROM billing_charges WHERE `+where+` ORDER BY to_at, id`, args...)
 		if err != nil {
 			return err
@@ -95,12 +96,12 @@ func (s *Service) RealEarnings(ctx context.Context, tx *store.Tx, providerID str
 		}
 		return rows.Err()
 	}
-	err := read(`SELECT lease_id, MAX(posted_at), CAST(SUM(provider) AS BIGINT) FROM billing_charges
-		WHERE provider_id = ? AND currency = ? AND simulated = 0 AND posted_at <= ?
-		GROUP BY lease_id, CASE WHEN provider > 0 THEN 1 ELSE 0 END ORDER BY lease_id`, providerID, string(currency), store.Micros(since))
+	err := read(`SELECT lease_id, MAX(posted_at), CAST(SUM(`+earnedShare+`) AS BIGINT) FROM billing_charges
+		WHERE provider_id = ? AND `+earnedCurrency+` = ? AND simulated = 0 AND posted_at <= ?
+		GROUP BY lease_id, CASE WHEN `+earnedShare+` > 0 THEN 1 ELSE 0 END ORDER BY lease_id`, providerID, string(currency), store.Micros(since))
 	if err == nil {
-		err = read(`SELECT lease_id, posted_at, provider FROM billing_charges
-			WHERE provider_id = ? AND currency = ? AND simulated = 0 AND posted_at > ? AND posted_at <= ? ORDER BY id`,
+		err = read(`SELECT lease_id, posted_at, `+earnedShare+` FROM billing_charges
+			WHERE provider_id = ? AND `+earnedCurrency+` = ? AND simulated = 0 AND posted_at > ? AND posted_at <= ? ORDER BY id`,
 			providerID, string(currency), store.Micros(since), store.Micros(at))
 	}
 	if err != nil {
@@ -119,7 +120,7 @@ type Payee struct {
 func (s *Service) Payees(ctx context.Context) ([]Payee, error) {
 	var out []Payee
 	err := s.cfg.DB.View(ctx, func(ctx context.Context, tx *store.Tx) error {
-		rows, err := tx.Query(ctx, `SELECT DISTINCT provider_id, currency FROM billing_charges WHERE simulated = 0 ORDER BY provider_id, currency`)
+		rows, err := tx.Query(ctx, `SELECT DISTINCT provider_id, `+earnedCurrency+` AS paid_in FROM billing_charges WHERE simulated = 0 ORDER BY provider_id, paid_in`)
 		if err != nil {
 			return err
 		}

@@ -61,7 +61,7 @@ func (s *Service) VerifyLedger(ctx context.Context) (Report, error) {
 func (s *Service) Proof(ctx context.Context, tx *store.Tx) (Report, error) {
 	var r Report
 	for _, check := range []func(context.Context, *store.Tx, *Report) error{
-		s.verifyTerms, s.verifyLeases, s.verifyReserved, verifyAgreed, s.verifyCharges, s.verifyPayments, s.verifyDocuments, s.verifyInvoices, s.verifyPapers, s.verifyStatements, s.verifyMonths, s.verifyGiven, s.verifyGrants, s.verifyOwed, s.verifyStandings, s.verifyLimited, s.verifyCredit,
+		s.verifyTerms, s.verifyLeases, s.verifyExchange, s.verifyReserved, verifyAgreed, s.verifyCharges, s.verifyPayments, s.verifyDocuments, s.verifyInvoices, s.verifyPapers, s.verifyStatements, s.verifyMonths, s.verifyGiven, s.verifyGrants, s.verifyOwed, s.verifyStandings, s.verifyLimited, s.verifyCredit,
 	} {
 		if err := check(ctx, tx, &r); err != nil {
 			return r, fmt.Errorf("verify the books: %w", err)
@@ -77,7 +77,7 @@ func (r *Report) wrong(subject, format string, args ...any) {
 }
 
 // chargeSum is what the charges of one meter come to.
-type chargeSum struct{ count, amount, provider, commission, granted int64 }
+type chargeSum struct{ count, amount, provider, commission, granted, listed, earned int64 }
 
 type meterOf struct {
 	lease string
@@ -109,7 +109,7 @@ func (s *Service) verifyLeases(ctx context.Context, tx *store.Tx, r *Report) err
 }
 
 func chargeSums(ctx context.Context, tx *store.Tx, where string, args ...any) (map[meterOf]chargeSum, error) {
-	rows, err := tx.Query(ctx, `SELECT lease_id, meter, COUNT(*), CAST(SUM(amount) AS BIGINT), CAST(SUM(provider) AS BIGINT), CAST(SUM(commission) AS BIGINT), CAST(SUM(granted) AS BIGINT)
+	rows, err := tx.Query(ctx, `SELECT lease_id, meter, COUNT(*), CAST(SUM(amount) AS BIGINT), CAST(SUM(provider) AS BIGINT), CAST(SUM(commission) AS BIGINT), CAST(SUM(granted) AS BIGINT), CAST(SUM(listed) AS BIGINT), CAST(SUM(earned) AS BIGINT)
 		FROM billing_charges WHERE `+where+` GROUP BY lease_id, meter`, args...)
 	if err != nil {
 		return nil, fmt.Errorf("sum charges: %w", err)
@@ -119,7 +119,7 @@ func chargeSums(ctx context.Context, tx *store.Tx, where string, args ...any) (m
 	for rows.Next() {
 		var k meterOf
 		var c chargeSum
-		if err := rows.Scan(&k.lease, &k.meter, &c.count, &c.amount, &c.provider, &c.commission, &c.granted); err != nil {
+		if err := rows.Scan(&k.lease, &k.meter, &c.count, &c.amount, &c.provider, &c.commission, &c.granted, &c.listed, &c.earned); err != nil {
 			return nil, fmt.Errorf("sum charges: %w", err)
 		}
 		sums[k] = c
@@ -129,10 +129,16 @@ func chargeSums(ctx context.Context, tx *store.Tx, where string, args ...any) (m
 
 func (s *Service) verifyLease(r *Report, l *leaseRow, sums map[meterOf]chargeSum) error {
 	due := map[pricing.Meter]money.Amount{}
+	_, apart := l.quote.Apart()
+	var shares map[pricing.Meter]pricing.Share
 	if !l.settled.IsZero() || l.prepayments() != nil {
 		// By what is stored alone, up to the last posting.
+		use := usageUntil(l, latest(l.settled, l.begun), l.confirmed, time.Time{})
 		var err error
-		if due, err = l.rated(usageUntil(l, latest(l.settled, l.begun), l.confirmed, time.Time{})); err != nil {
+		if due, err = l.rated(use); err == nil && apart {
+			shares, err = pricing.Shares(l.quote, use)
+		}
+		if err != nil {
 			r.wrong(l.id, "its use cannot be priced: %v", err)
 			return nil
 		}
@@ -149,6 +155,10 @@ func (s *Service) verifyLease(r *Report, l *leaseRow, sums map[meterOf]chargeSum
 		if charged > due[m] || charged < due[m] && !l.ended.IsZero() {
 			r.wrong(l.id, "it was charged %s for %s, and its use comes to %s by its quote", charged, m, due[m])
 		}
+		if apart {
+			s.verifyApart(r, l, shares, m, c)
+			continue
+		}
 		p, q, err := pricing.Split(charged, l.quote.Tariff.CommissionBasisPoints)
 		if err != nil {
 			return err
@@ -163,15 +173,15 @@ func (s *Service) verifyLease(r *Report, l *leaseRow, sums map[meterOf]chargeSum
 // verifyPayments compares charges with the transfers that paid them.
 func (s *Service) verifyPayments(ctx context.Context, tx *store.Tx, r *Report) error {
 	for _, side := range []struct {
-		column, sum, what string
-		paths             func(id string) []string
-		sign              money.Amount
+		column, currency, sum, what string
+		paths                       func(id string) []string
+		sign                        money.Amount
 	}{
-		{"account_id", "amount - granted", "paid", ownMoney, -1},
-		{"account_id", "granted", "was given by grants", func(id string) []string { return []string{ledger.Grant(id)} }, -1},
-		{"provider_id", "provider", "earned", func(id string) []string { return []string{ledger.Payable(id)} }, 1},
+		{"account_id", "currency", "amount - granted", "paid", ownMoney, -1},
+		{"account_id", "currency", "granted", "was given by grants", func(id string) []string { return []string{ledger.Grant(id)} }, -1},
+		{"provider_id", earnedCurrency, earnedShare, "earned", func(id string) []string { return []string{ledger.Payable(id)} }, 1},
 	} {
-		rows, err := tx.Query(ctx, `SELECT `+side.column+`, currency, CAST(SUM(`+side.sum+`) AS BIGINT) FROM billing_charges GROUP BY `+side.column+`, currency ORDER BY `+side.column)
+		rows, err := tx.Query(ctx, `SELECT `+side.column+`, `+side.currency+`, CAST(SUM(`+side.sum+`) AS BIGINT) FROM billing_charges GROUP BY `+side.column+`, `+side.currency+` ORDER BY `+side.column)
 		if err != nil {
 			return fmt.Errorf("sum charges: %w", err)
 		}

@@ -85,8 +85,12 @@ func (f flow) move(code, from, to string, amount money.Amount) {
 // theirs is where an account's money is: its wallet, hold and debt together.
 func theirs(accountID string) string { return "account/" + accountID }
 
-func (f flow) post(t ledger.Transfer) {
+// post adds a transfer; what is in another currency than the document is apart.
+func (f flow) post(t ledger.Transfer, document money.Currency) {
 	place := func(path string) string {
+		if t.Currency != document {
+			return path + " " + string(t.Currency)
+		}
 		if strings.HasPrefix(path, "account/") {
 			return path[:strings.LastIndex(path, "/")]
 		}
@@ -144,14 +148,14 @@ func (s *Service) verifyPapers(ctx context.Context, tx *store.Tx, r *Report) err
 	return s.verifyStrays(ctx, tx, r, count)
 }
 
-func (s *Service) transfersOf(ctx context.Context, tx *store.Tx, issued time.Time, id string, count totals) (flow, error) {
+func (s *Service) transfersOf(ctx context.Context, tx *store.Tx, issued time.Time, id string, currency money.Currency, count totals) (flow, error) {
 	list, err := s.cfg.Ledger.About(ctx, tx, issued, issued, id)
 	if err != nil {
 		return nil, err
 	}
 	f := flow{}
 	for _, t := range list {
-		f.post(t)
+		f.post(t, currency)
 		count[t.Code]++
 	}
 	return f, nil
@@ -194,12 +198,15 @@ func (s *Service) verifyInvoicePaper(ctx context.Context, tx *store.Tx, r *Repor
 			continue
 		}
 		for _, l := range v.Lines {
-			want.move(CodeTax, ledger.Payable(l.ProviderID), path, l.theirTax(n))
+			want.move(CodeTax, l.payee(), path, l.theirTax(n))
+			for _, t := range s.sold(&accountRow{id: v.AccountID, currency: v.Currency}, l, l.earnedIn(l.theirTax(n)), CodeTax, v.ID, v.IssuedAt) {
+				want.post(t, v.Currency)
+			}
 			want.move(CodeTax, ledger.Commission, path, l.Tax[n]-l.theirTax(n))
 		}
 	}
 	want.move(CodeRounding, theirs(v.AccountID), ledger.Rounding, v.Rounding)
-	got, err := s.transfersOf(ctx, tx, v.IssuedAt, v.ID, count)
+	got, err := s.transfersOf(ctx, tx, v.IssuedAt, v.ID, v.Currency, count)
 	if err != nil {
 		return err
 	}
@@ -284,12 +291,12 @@ func (s *Service) verifyNotePaper(ctx context.Context, tx *store.Tx, r *Report, 
 	}
 	want := flow{}
 	for _, t := range s.creditTransfers(&accountRow{id: v.AccountID, currency: v.Currency}, v, done, n, n.IssuedAt) {
-		want.post(t)
+		want.post(t, v.Currency)
 	}
 	if n.Refunded && n.Total > 0 {
 		want.move(CodePaidBack, theirs(n.AccountID), ledger.Deposits, n.Total)
 	}
-	got, err := s.transfersOf(ctx, tx, n.IssuedAt, n.ID, count)
+	got, err := s.transfersOf(ctx, tx, n.IssuedAt, n.ID, v.Currency, count)
 	if err != nil {
 		return err
 	}

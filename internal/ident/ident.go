@@ -44,6 +44,8 @@ const (
 
 	Reservation Kind = "rv"
 
+	Rate Kind = "xr" // of exchange between two currencies
+
 	Maintenance Kind = "mw"
 	Payout      Kind = "po"
 	Payment     Kind = "pm"
@@ -79,7 +81,7 @@ func Check(k Kind, s string) error {
 }
 
 // kinds are all kinds; see Resembles.
-var kinds = []Kind{Account, User, Key, Session, SSHKey, Host, Gateway, Token, Listing, Quote, Lease, Usage, Charge, Transfer, Invoice, Request, Event, Audit, Bid, Maintenance, Payout, Notification, Webhook, Delivery, Payment, Repayment, Budget, PriceChange}
+var kinds = []Kind{Account, User, Key, Session, SSHKey, Host, Gateway, Token, Listing, Quote, Lease, Usage, Charge, Rate, Transfer, Invoice, Request, Event, Audit, Bid, Maintenance, Payout, Notification, Webhook, Delivery, Payment, Repayment, Budget, PriceChange}
 
 // resembling is how much of an identifier people show or compare: a prefix of one
 // that is as long is taken for it.

@@ -51,7 +51,11 @@ func (s *Service) Price(ctx context.Context, p account.Principal, r QuoteRequest
 		}
 		ask.Prepaid = &p
 	}
-	price, err := pricing.NewQuote(tariff(offer), ask, now)
+	own, err := s.ownTariff(ctx, p.AccountID, offer, r.Plan)
+	if err != nil {
+		return nil, err
+	}
+	price, err := own.quote(ask, now)
 	if err != nil {
 		return nil, unpriceable(err)
 	}

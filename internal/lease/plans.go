@@ -233,13 +233,25 @@ func (s *Service) Compare(ctx context.Context, p account.Principal, r QuoteReque
 		return nil, err
 	}
 	r.Plan = ""
+	mine, err := s.ownTariff(ctx, p.AccountID, offer, pricing.OnDemand)
+	if err != nil {
+		return nil, err
+	}
 	market, err := s.market(offer)
 	if err != nil {
 		return nil, unpriceable(err)
 	}
+	if market.Tariff = mine.Tariff; mine.exchange != nil {
+		market.PerMonth, market.Curve = nil, nil
+	}
 	prices, err := pricing.Compare(market, r.pricing(offer, timeZone), s.Clock())
 	if err != nil {
 		return nil, unpriceable(err)
+	}
+	for i := range prices.Options {
+		if q := prices.Options[i].Quote; q != nil && q.Plan == pricing.OnDemand {
+			q.Exchange = mine.exchange
+		}
 	}
 	// The rules of price know a month's price for every term; not each is sold.
 	prices.Options = slices.DeleteFunc(prices.Options, func(o pricing.Option) bool {

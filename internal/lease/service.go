@@ -65,6 +65,10 @@ type Money interface {
 	PreviewReprice(ctx context.Context, leaseID string, perMonth money.Amount, basisPoints int64) (pricing.Proration, error)
 	AgreePrice(ctx context.Context, tx *store.Tx, c billing.Agreement) error
 	RepriceMonths(ctx context.Context, p account.Principal, leaseID string, perMonth money.Amount, basisPoints int64, agreed money.Amount) (billing.Months, error)
+	// OwnCurrency returns the currency that an account pays in, and ExchangeInForce
+	// the rate from another to it.
+	OwnCurrency(ctx context.Context, accountID string) (money.Currency, error)
+	ExchangeInForce(ctx context.Context, from, to money.Currency) (pricing.ExchangeRate, error)
 	ConfirmAlive(leaseIDs []string, at time.Time)
 	PaidFor(ctx context.Context, leaseID string, now time.Time) (time.Duration, error)
 	// LimitOf returns what ended the payment of the last run, or nothing.

@@ -31,6 +31,10 @@ const (
 	WrittenOff = "platform/written_off" // what invoices came to that nobody pays; negative by all that was given up
 )
 
+// Exchange is what the platform has bought less what it has sold of a currency, in
+// which accounts pay whose providers are paid in another. It may be less than 0.
+const Exchange = "platform/exchange"
+
 // Tax is what is collected for a jurisdiction and not paid to it.
 func Tax(jurisdiction string) string { return "platform/tax/" + jurisdiction }
 

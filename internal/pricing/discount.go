@@ -74,22 +74,7 @@ func (p PriceList) Tariff(t Tariff, at time.Time) (Tariff, error) {
 			}
 			rate = r
 		}
-		switch m {
-		case Compute:
-			t.Compute = rate
-		case Storage:
-			t.Storage = rate
-		case Egress:
-			t.Egress = rate
-		case Ingress:
-			t.Ingress = rate
-		case PublicIP:
-			t.PublicIP = rate
-		case Snapshot:
-			t.Snapshot = rate
-		case Volume:
-			t.Volume = rate
-		}
+		t.setRate(m, rate)
 	}
 	return t, nil
 }

@@ -15,6 +15,135 @@ type ExchangeRate struct {
 	From money.Currency `json:"from"`
 	To   money.Currency `json:"to"`
 	Rate money.Rate     `json:"rate"` // units of To for one of From
+
+	Source string    `json:"source,omitempty"` // who says so, such as a central bank
+	Until  time.Time `json:"until,omitzero"`   // not in its time, which begins at Date; zero: for ever
+}
+
+// Stale reports whether r may no longer be used at a moment.
+func (r ExchangeRate) Stale(at time.Time) bool { return !r.Until.IsZero() && !at.Before(r.Until) }
+
+// InForce returns the rate between two currencies that holds at a moment: of those
+// whose time has begun the one that began last, and of equal ones the later in the
+// list. It may be stale; there is none if ok is false.
+func InForce(rates []ExchangeRate, from, to money.Currency, at time.Time) (found ExchangeRate, ok bool) {
+	for _, r := range rates {
+		if r.From == from && r.To == to && !r.Date.After(at) && (!ok || !r.Date.Before(found.Date)) {
+			found, ok = r, true
+		}
+	}
+	return found, ok
+}
+
+// Exchanged is the exchange that a quote was made by, frozen in it.
+type Exchanged struct {
+	RateID string         `json:"rate_id"`
+	Source string         `json:"source"`
+	From   money.Currency `json:"from"`
+	To     money.Currency `json:"to"`
+	Rate   money.Rate     `json:"rate"`   // units of To for one of From
+	Since  time.Time      `json:"since"`  // when the rate began
+	Listed Tariff         `json:"listed"` // in From, as it is on the market: what the provider is paid by
+}
+
+// Tariff converts each rate of a tariff once, to the nano, half to even. So an hour
+// has one price in the account's currency, by which everything that it pays follows,
+// and no amount is converted a second time.
+func (r ExchangeRate) Tariff(t Tariff) (Tariff, Exchanged, error) {
+	if _, err := r.Convert(0, t.Currency, r.To); err != nil {
+		return t, Exchanged{}, err
+	}
+	out := t
+	out.Currency = r.To
+	for _, m := range Meters {
+		rate := t.Rate(m)
+		if rate < 0 {
+			return t, Exchanged{}, fmt.Errorf("exchange of a price of %s for %s: want at least 0", rate, m)
+		}
+		converted, err := product(int64(rate), int64(r.Rate)).over(nanoPerMicro * ppm)
+		if err != nil {
+			return t, Exchanged{}, fmt.Errorf("exchange of %s %s for %s: %w", rate, t.Currency, m, err)
+		}
+		out.setRate(m, money.Rate(converted))
+	}
+	return out, Exchanged{RateID: r.ID, Source: r.Source, From: r.From, To: r.To, Rate: r.Rate, Since: r.Date, Listed: t}, nil
+}
+
+// Check reports whether t is what e's rate makes of the listed prices.
+func (e Exchanged) Check(t Tariff) error {
+	want, _, err := ExchangeRate{ID: e.RateID, From: e.From, To: e.To, Rate: e.Rate}.Tariff(e.Listed)
+	if err != nil {
+		return err
+	}
+	if want != t {
+		return fmt.Errorf("the prices are not those listed in %s at %s", e.From, e.Rate)
+	}
+	return nil
+}
+
+// Share is who gets what of the amount due for a meter.
+type Share struct {
+	Amount     money.Amount // what the account owes
+	Provider   money.Amount // its provider's part, in the account's currency
+	Commission money.Amount // Amount − Provider; less than 0 where the platform adds to what the account pays
+
+	// In the provider's currency: the amount due by the listed prices, and its part.
+	Listed, Earned money.Amount
+}
+
+// Apart reports whether the provider is paid by other prices than the account pays,
+// and by which.
+func (q Quote) Apart() (Tariff, bool) {
+	switch {
+	case q.Exchange != nil:
+		return q.Exchange.Listed, true
+	case q.Listed != nil:
+		return *q.Listed, true
+	}
+	return q.Tariff, false
+}
+
+// Shares returns who gets what for all usage so far: what Due says of the account's
+// prices, and of the listed ones.
+func Shares(q Quote, u Usage) (map[Meter]Share, error) {
+	due, err := Due(q, u)
+	if err != nil {
+		return nil, err
+	}
+	under := func(t Tariff) (map[Meter]money.Amount, error) {
+		if t == q.Tariff {
+			return due, nil
+		}
+		o := q
+		o.Tariff, o.Currency = t, t.Currency
+		return Due(o, u)
+	}
+	listed, _ := q.Apart()
+	theirs, err := under(listed)
+	if err != nil {
+		return nil, err
+	}
+	whole := q.Tariff // before the account's own prices
+	if q.Listed != nil {
+		whole = *q.Listed
+	}
+	here, err := under(whole)
+	if err != nil {
+		return nil, err
+	}
+	out := map[Meter]Share{}
+	for m, amount := range due {
+		s := Share{Amount: amount, Listed: theirs[m]}
+		if s.Provider, _, err = Split(here[m], q.Tariff.CommissionBasisPoints); err != nil {
+			return nil, err
+		}
+		if s.Earned, _, err = Split(theirs[m], q.Tariff.CommissionBasisPoints); err != nil {
+			return nil, err
+		}
+		s.Commission = amount - s.Provider
+		out[m] = s
+	}
+	return out, nil
 }
 
 // Exchange is a conversion: what leaves in one currency and what arrives in the

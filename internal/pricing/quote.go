@@ -53,6 +53,10 @@ type Quote struct {
 	Prepaid             *Prepaid      `json:"prepaid,omitempty"`
 	PriceChanges        []PriceChange `json:"price_changes,omitempty"` // agreed by the renter since, in order
 
+	// Where the account has other prices than the provider listed.
+	Listed   *Tariff    `json:"listed,omitempty"`   // in Currency, before the account's own prices
+	Exchange *Exchanged `json:"exchange,omitempty"` // how the prices came to be in Currency
+
 	Lines       []Line       `json:"lines"`
 	Totals      Totals       `json:"totals"`
 	States      []StatePrice `json:"states"`

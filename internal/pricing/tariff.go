@@ -118,6 +118,26 @@ func (t Tariff) Rate(m Meter) money.Rate {
 	return 0
 }
 
+// setRate changes the rate of a meter.
+func (t *Tariff) setRate(m Meter, r money.Rate) {
+	switch m {
+	case Compute:
+		t.Compute = r
+	case Storage:
+		t.Storage = r
+	case Egress:
+		t.Egress = r
+	case Ingress:
+		t.Ingress = r
+	case PublicIP:
+		t.PublicIP = r
+	case Snapshot:
+		t.Snapshot = r
+	case Volume:
+		t.Volume = r
+	}
+}
+
 // beyondVersion1 reports whether t prices what version 1 did not know.
 func (t Tariff) beyondVersion1() bool {
 	return t.Ingress != 0 || t.PublicIP != 0 || t.Snapshot != 0 || t.Volume != 0

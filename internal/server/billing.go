@@ -65,6 +65,7 @@ func (a *API) registerBilling() {
 	a.registerCreditLimits()
 	a.registerExplanations()
 	a.registerFocus()
+	a.registerExchange()
 }
 
 func (a *API) getBalance(ctx context.Context, p account.Principal, _ *none) (*body[api.Balance], error) {

@@ -57,6 +57,9 @@ func (a *API) registerMarket() {
 			return nil, err
 		}
 		out := whole(offers, offerJSON)
+		if err := a.ownPrices(ctx, acc, offers, out.Body.Items); err != nil {
+			return nil, err
+		}
 		out.Body.NextCursor = next
 		return out, nil
 	})
@@ -80,7 +83,11 @@ func (a *API) registerMarket() {
 		if err != nil {
 			return nil, err
 		}
-		return &body[api.Offer]{offerJSON(o)}, nil
+		out := []api.Offer{offerJSON(o)}
+		if err := a.ownPrices(ctx, acc, []fleet.Offer{o}, out); err != nil {
+			return nil, err
+		}
+		return &body[api.Offer]{out[0]}, nil
 	})
 	register(a, operation{
 		ID: "listProviders", Method: http.MethodGet, Path: "/v1/providers", Summary: "List who offers hosts", Tag: tagMarket, Action: account.ReadMarket,

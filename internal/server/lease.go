@@ -168,7 +168,7 @@ func quoteJSON(q *lease.Quote) api.Quote {
 		PerMonth: q.Price.Totals.PerMonth, ForRun: q.Price.Totals.ForRun, PricePerHourByState: map[string]api.Amount{},
 		AvailableAfterSeconds: q.Offer.AvailableAfterSeconds, NotIncluded: q.Price.NotIncluded, Simulated: q.Price.Simulated, CreatedAt: q.CreatedAt, ValidUntil: q.ValidUntil,
 	}
-	out.Lines = quoteLines(q.Price.Lines)
+	out.Lines, out.Exchange = quoteLines(q.Price.Lines), exchangeJSON(q.Price.Exchange)
 	if p := q.Price.Prepaid; p != nil {
 		out.TermMonths, out.Renews, out.OnLapse = p.TermMonths, p.Renews, string(q.Request.OnLapse)
 		out.DueNow, _ = p.TermPrice() // it was priced when it was quoted

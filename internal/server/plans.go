@@ -39,6 +39,9 @@ func (a *API) compareQuotes(ctx context.Context, p account.Principal, in *body[a
 		}
 		if o.Quote != nil {
 			option.Lines = quoteLines(o.Quote.Lines)
+			if out.Exchange == nil {
+				out.Exchange = exchangeJSON(o.Quote.Exchange)
+			}
 		}
 		out.Options = append(out.Options, option)
 	}

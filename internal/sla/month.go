@@ -28,6 +28,7 @@ const (
 // monthRow is what was posted for a lease's month.
 type monthRow struct {
 	credit, clawback, penalty money.Amount
+	taken                     money.Amount // of the provider, where it is paid in another currency
 	postings                  int64
 	closedAt                  time.Time
 }
@@ -35,8 +36,8 @@ type monthRow struct {
 func readMonth(ctx context.Context, tx *store.Tx, leaseID, month, lock string) (*monthRow, error) {
 	var m monthRow
 	var closed int64
-	err := tx.QueryRow(ctx, `SELECT credit, clawback, penalty, postings, closed_at FROM sla_months WHERE lease_id = ? AND month = ?`+lock, leaseID, month).
-		Scan(&m.credit, &m.clawback, &m.penalty, &m.postings, &closed)
+	err := tx.QueryRow(ctx, `SELECT credit, clawback, penalty, taken, postings, closed_at FROM sla_months WHERE lease_id = ? AND month = ?`+lock, leaseID, month).
+		Scan(&m.credit, &m.clawback, &m.penalty, &m.taken, &m.postings, &closed)
 	if errors.Is(err, store.ErrNoRows) {
 		return nil, nil
 	}
@@ -145,8 +146,8 @@ func (s *Service) close(ctx context.Context, l *lease.Lease, at time.Time, again
 		if err != nil {
 			return err
 		}
-		_, err = tx.Exec(ctx, `UPDATE sla_months SET report = ?, credit = ?, clawback = ?, penalty = ?, postings = ?, closed_at = ? WHERE lease_id = ? AND month = ?`,
-			string(report), int64(m.credit), int64(m.clawback), int64(m.penalty), m.postings, store.Micros(now), l.ID, r.Month)
+		_, err = tx.Exec(ctx, `UPDATE sla_months SET report = ?, credit = ?, clawback = ?, penalty = ?, taken = ?, taken_currency = ?, postings = ?, closed_at = ? WHERE lease_id = ? AND month = ?`,
+			string(report), int64(m.credit), int64(m.clawback), int64(m.penalty), int64(m.taken), string(r.ExchangedCurrency), m.postings, store.Micros(now), l.ID, r.Month)
 		return err
 	})
 }
@@ -165,11 +166,29 @@ func (s *Service) post(ctx context.Context, tx *store.Tx, r Report, m *monthRow)
 		})
 		*posted = due
 	}
+	payee := ledger.Payable(r.ProviderID)
+	if r.ExchangedCurrency != "" {
+		payee = ledger.Exchange
+	}
 	move(CodeCredit, ledger.Commission, ledger.Wallet(r.AccountID), &m.credit, r.Credit)
-	move(CodeClawback, ledger.Payable(r.ProviderID), ledger.Commission, &m.clawback, taken)
-	move(CodePenalty, ledger.Payable(r.ProviderID), ledger.Commission, &m.penalty, r.Penalty.Total-taken)
+	move(CodeClawback, payee, ledger.Commission, &m.clawback, taken)
+	move(CodePenalty, payee, ledger.Commission, &m.penalty, r.Penalty.Total-taken)
 	if len(batch) == 0 {
 		return nil
+	}
+	if r.ExchangedCurrency != "" && r.Share > 0 {
+		// In the proportion in which its part of the charges was exchanged.
+		theirs, err := pricing.Allocate(max(0, r.Exchanged), []int64{int64(m.clawback + m.penalty), int64(max(0, r.Share-m.clawback-m.penalty))})
+		if err != nil {
+			return err
+		}
+		if theirs[0] > m.taken {
+			batch = append(batch, ledger.Transfer{
+				Key:   ledger.Key(r.Availability.Month.End, "taken", r.LeaseID, strconv.FormatInt(m.postings, 10)),
+				Debit: ledger.Payable(r.ProviderID), Credit: ledger.Exchange, Amount: theirs[0] - m.taken, Currency: r.ExchangedCurrency, Code: CodePenalty, Reference: r.LeaseID, EffectiveAt: s.cfg.Clock(),
+			})
+			m.taken = theirs[0]
+		}
 	}
 	m.postings++
 	return s.cfg.Money.Give(ctx, tx, r.AccountID, r.Currency, batch...)
@@ -299,8 +318,8 @@ func (m Month) Cursor() string { return m.Month + "/" + m.LeaseID }
 // Taken returns what was taken from a provider for faults of its hosts, less than
 // 0, in one currency and without simulated hardware.
 func (s *Service) Taken(ctx context.Context, tx *store.Tx, providerID string, currency money.Currency) ([]pricing.Earning, error) {
-	rows, err := tx.Query(ctx, `SELECT lease_id, clawback + penalty, closed_at FROM sla_months
-		WHERE provider_id = ? AND currency = ? AND simulated = 0 AND clawback + penalty > 0 ORDER BY lease_id, month`, providerID, string(currency))
+	rows, err := tx.Query(ctx, `SELECT lease_id, CASE WHEN taken_currency = '' THEN clawback + penalty ELSE taken END, closed_at FROM sla_months
+		WHERE provider_id = ? AND CASE WHEN taken_currency = '' THEN currency ELSE taken_currency END = ? AND simulated = 0 AND clawback + penalty > 0 ORDER BY lease_id, month`, providerID, string(currency))
 	if err != nil {
 		return nil, fmt.Errorf("what was taken from %s: %w", providerID, err)
 	}

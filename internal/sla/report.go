@@ -27,11 +27,14 @@ type Report struct {
 	Uncorroborated []pricing.Evidence
 	Charge         money.Amount // of the lease in the month
 	Share          money.Amount // its provider's part of it
-	Granted        money.Amount // what grants paid of the charge; it gives nothing back
-	Credit         money.Amount // by the promise; what is posted at closing
-	Penalty        pricing.Penalty
-	CloseAt        time.Time // when it is, or was to be, posted
-	ClosedAt       time.Time // zero: not yet
+	// What the provider was paid for Share in another currency; empty: nothing.
+	Exchanged         money.Amount
+	ExchangedCurrency money.Currency
+	Granted           money.Amount // what grants paid of the charge; it gives nothing back
+	Credit            money.Amount // by the promise; what is posted at closing
+	Penalty           pricing.Penalty
+	CloseAt           time.Time // when it is, or was to be, posted
+	ClosedAt          time.Time // zero: not yet
 }
 
 // Month is what was posted for a lease's month.
@@ -136,6 +139,9 @@ func (s *Service) measure(ctx context.Context, tx *store.Tx, f facts) (Report, e
 	}
 	r.Month = monthName(month, zone)
 	if r.Charge, r.Share, r.Granted, err = s.cfg.Money.Charged(ctx, tx, l.ID, month.Start, month.End); err != nil {
+		return Report{}, err
+	}
+	if r.Exchanged, r.ExchangedCurrency, err = s.cfg.Money.ChargedApart(ctx, tx, l.ID, month.Start, month.End); err != nil {
 		return Report{}, err
 	}
 	// A month of corrections only has nothing to give back of.

@@ -25,6 +25,8 @@ var migrations embed.FS
 // Money is what sla needs of billing.
 type Money interface {
 	Charged(ctx context.Context, tx *store.Tx, leaseID string, after, until time.Time) (amount, provider, granted money.Amount, err error)
+	// ChargedApart returns what of the provider's part is paid in another currency.
+	ChargedApart(ctx context.Context, tx *store.Tx, leaseID string, after, until time.Time) (earned money.Amount, currency money.Currency, err error)
 	Give(ctx context.Context, tx *store.Tx, accountID string, currency money.Currency, transfers ...ledger.Transfer) error
 }
 
