@@ -76,7 +76,7 @@ export function Shell() {
         <Group h="100%" px="md" justify="space-between" wrap="nowrap">
           <Group gap="sm" wrap="nowrap">
             <Burger opened={opened} onClick={menu.toggle} hiddenFrom="sm" size="sm" aria-label={t("nav.menu")} />
-            <UnstyledButton component={Link} to="/market">
+            <UnstyledButton component={Link} to="/market" aria-label="suanli">
               <Group gap={8} wrap="nowrap">
                 <img src="/console/icon.svg" width={28} height={28} alt="" />
                 <Text fw={700} visibleFrom="xs">
@@ -93,7 +93,7 @@ export function Shell() {
               <IconSearch size={16} />
             </ActionIcon>
             {balance && (
-              <Badge variant="light" size="lg" tt="none" aria-label={t("nav.balance")}>
+              <Badge variant="light" size="lg" tt="none" visibleFrom="xs" style={{ flexShrink: 0 }} aria-label={t("nav.balance")}>
                 <Money amount={balance.available} currency={balance.currency} />
               </Badge>
             )}

@@ -128,7 +128,7 @@ export function Access({ lease }: { lease: Schema["Lease"] }) {
             </div>
           )}
           <Text size="sm">
-            {t("access.no_key")} <Anchor component={Link} to="/account/keys">{t("nav.keys")}</Anchor>
+            {t("access.no_key")} <Anchor component={Link} to="/account/keys" underline="always">{t("nav.keys")}</Anchor>
           </Text>
         </Stack>
       )}
