@@ -93,7 +93,7 @@ export function Shell() {
               <IconSearch size={16} />
             </ActionIcon>
             {balance && (
-              <Badge variant="light" size="lg" tt="none" aria-label={t("nav.balance")}>
+              <Badge variant="light" size="lg" tt="none" visibleFrom="xs" style={{ flexShrink: 0 }} aria-label={t("nav.balance")}>
                 <Money amount={balance.available} currency={balance.currency} />
               </Badge>
             )}

@@ -95,7 +95,7 @@ export function DataTable<T>({ label, rows, columns, rowKey, onOpen, more, loadi
                 onKeyDown={onOpen && ((e) => e.key === "Enter" && e.target === e.currentTarget && onOpen(row.original))}
               >
                 {row.getVisibleCells().map((cell) => (
-                  <Table.Td key={cell.id}>{flexRender(cell.column.columnDef.cell, cell.getContext())}</Table.Td>
+                  <Table.Td key={cell.id} style={{ whiteSpace: "nowrap" }}>{flexRender(cell.column.columnDef.cell, cell.getContext())}</Table.Td>
                 ))}
               </Table.Tr>
             );

@@ -77,7 +77,7 @@ export function Lease() {
             verbsOf(l).map((v) => {
               const Icon = icons[v];
               return (
-                <Button key={v} size="xs" variant={v === "start" ? "filled" : "default"} c={v === "end" ? "red" : undefined} leftSection={<Icon size={14} />} loading={verbs.pending?.verb === v} onClick={() => void verbs.ask(v, l)}>
+                <Button key={v} size="xs" variant={v === "start" ? "filled" : v === "end" ? "light" : "default"} color={v === "end" ? "red" : undefined} leftSection={<Icon size={14} />} loading={verbs.pending?.verb === v} onClick={() => void verbs.ask(v, l)}>
                   {t(`lease.${v}`)}
                 </Button>
               );

@@ -96,7 +96,7 @@ export function Market() {
     { id: "zone", header: t("market.zone"), cell: ({ row }) => <span style={{ whiteSpace: "nowrap" }}>{`${row.original.region} / ${row.original.zone}`}</span> },
   ];
   return (
-    <Page title={t("market.title")} about={t("market.about")}>
+    <Page title={t("market.title")} about={t("market.about", { disk: disk ?? 20 })}>
       {template && (
         <Alert variant="light" withCloseButton closeButtonLabel={t("market.any_template")} onClose={() => change({ template: undefined })}>
           {t("market.for_template", { template: (i18n.language === "zh-CN" && template.title_zh) || template.title })}
@@ -112,11 +112,11 @@ export function Market() {
         <ErrorPanel error={offers.error} retry={offers.retry} />
       ) : !offers.first && offers.rows.length === 0 ? (
         filters ? (
-          <Empty title={t("market.none.title")} text={t("market.none.text")}>
+          <Empty title={t("market.none.title")} text={t("market.none.text", { disk: disk ?? 20 })}>
             <ButtonLink to="/market">{t("market.reset")}</ButtonLink>
           </Empty>
         ) : (
-          <Empty title={t("market.empty.title")} text={t("market.empty.text")} />
+          <Empty title={t("market.empty.title")} text={t("market.empty.text", { disk: disk ?? 20 })} />
         )
       ) : (
         <DataTable label={t("market.title")} rows={offers.rows} columns={columns} rowKey={(o) => o.id} onOpen={rent} more={offers.more} loading={offers.first || offers.loading} height="max(340px, calc(100dvh - 480px))" />

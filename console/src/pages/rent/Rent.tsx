@@ -31,7 +31,13 @@ export function Rent() {
   const queries = useQueryClient();
   const may = useMay("lease:write");
   const templates = useTemplates();
-  const offer = useQuery({ queryKey: ["offer", offerId, search.disk ?? 0], queryFn: ({ signal }) => data(api.GET("/v1/offers/{offer_id}", { params: { path: { offer_id: offerId }, query: { disk_gib: search.disk } }, signal })), refetchInterval: 30_000, placeholderData: keepPreviousData });
+  const offer = useQuery({
+    // What the machine has; what is wanted of it is priced by the quote.
+    queryKey: ["offer", offerId, "machine"],
+    queryFn: ({ signal }) => data(api.GET("/v1/offers/{offer_id}", { params: { path: { offer_id: offerId }, query: { disk_gib: 1 } }, signal })),
+    refetchInterval: 30_000,
+    placeholderData: keepPreviousData,
+  });
   const change = (part: Partial<OrderSearch>) => void navigate({ to: "/rent/$offerId", params: { offerId }, search: { ...search, ...part }, replace: true, resetScroll: false });
   const later = useDebouncedCallback(change, 400);
 

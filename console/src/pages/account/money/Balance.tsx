@@ -38,7 +38,7 @@ export function Balance() {
           {t("balance.soon.text")} <Time at={b.runs_out_at} relative />
         </Alert>
       )}
-      <SimpleGrid cols={{ base: 2, sm: 3, lg: 4 }}>
+      <SimpleGrid cols={{ base: 1, xs: 2, sm: 3, lg: 4 }}>
         {facts.map(([key, value]) => (
           <Paper key={key} withBorder p="sm">
             <Text size="sm" c="dimmed">

@@ -1,6 +1,6 @@
 import { Badge, Button, Group, List, Modal, Skeleton, Stack, Text } from "@mantine/core";
 import { useQuery } from "@tanstack/react-query";
-import { Link, useNavigate, useSearch } from "@tanstack/react-router";
+import { useNavigate, useSearch } from "@tanstack/react-router";
 import { useTranslation } from "react-i18next";
 import { api, data, type Schema } from "../../../api/client";
 import { Copy } from "../../../ui/Copy";
@@ -10,6 +10,7 @@ import { ErrorPanel } from "../../../ui/errors";
 import { Money, Time } from "../../../ui/format";
 import { usePages } from "../../../ui/pages";
 import { Simulated } from "../../../ui/simulated";
+import { TextLink } from "../../../ui/TextLink";
 import type { MoneySearch } from "./search";
 
 type Charge = Schema["Charge"];
@@ -38,7 +39,7 @@ export function Charges() {
         </Group>
       ),
     },
-    { id: "lease", header: t("lease.title"), cell: ({ row }) => <Link to="/leases/$leaseId" params={{ leaseId: row.original.lease_id }} search={{ tab: "cost" }}>{row.original.lease_id}</Link> },
+    { id: "lease", header: t("lease.title"), cell: ({ row }) => <TextLink to="/leases/$leaseId" params={{ leaseId: row.original.lease_id }} search={{ tab: "cost" }} size="sm">{row.original.lease_id}</TextLink> },
     { id: "from", header: t("cost.from"), cell: ({ row }) => <Time at={row.original.from} /> },
     { id: "to", header: t("cost.to"), cell: ({ row }) => <Time at={row.original.to} /> },
     { id: "amount", header: t("cost.amount"), accessorFn: (c) => Number(c.amount), cell: ({ row: { original: c } }) => <Money amount={c.amount} currency={c.currency} /> },

@@ -33,13 +33,13 @@ export function Bell() {
   const items = newest.data?.items ?? [];
   return (
     <Popover opened={opened} onChange={(o) => !o && list.close()} position="bottom-end" width={340} withinPortal trapFocus>
-      <Popover.Target>
-        <Indicator label={unread > 99 ? "99+" : unread} disabled={unread === 0} size={16} color="red.8" zIndex={1}>
+      <Indicator label={unread > 99 ? "99+" : unread} disabled={unread === 0} size={16} color="red.8" zIndex={1}>
+        <Popover.Target>
           <ActionIcon variant="default" size="lg" onClick={list.toggle} aria-label={unread ? t("news.bell_unread", { count: unread }) : t("nav.notifications")} aria-expanded={opened}>
             <IconBell size={16} />
           </ActionIcon>
-        </Indicator>
-      </Popover.Target>
+        </Popover.Target>
+      </Indicator>
       <Popover.Dropdown p="xs">
         <ScrollArea.Autosize mah={420}>
           <Stack gap={2}>

@@ -1,6 +1,7 @@
 import { Alert, Anchor, Button, Group, NumberInput, Paper, Select, Skeleton, Stack, Table, Text, Title } from "@mantine/core";
 import { IconExternalLink } from "@tabler/icons-react";
 import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
+import { Link } from "@tanstack/react-router";
 import { useState } from "react";
 import { useTranslation } from "react-i18next";
 import { api, data, newKey, once, type Schema } from "../../../api/client";
@@ -127,7 +128,7 @@ export function Access({ lease }: { lease: Schema["Lease"] }) {
             </div>
           )}
           <Text size="sm">
-            {t("access.no_key")} <Anchor href="/console/account/keys">{t("nav.keys")}</Anchor>
+            {t("access.no_key")} <Anchor component={Link} to="/account/keys" underline="always">{t("nav.keys")}</Anchor>
           </Text>
         </Stack>
       )}

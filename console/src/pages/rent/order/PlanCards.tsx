@@ -1,4 +1,4 @@
-import { Badge, Group, Radio, SimpleGrid, Skeleton, Stack, Text } from "@mantine/core";
+import { Group, Radio, SimpleGrid, Skeleton, Stack, Text } from "@mantine/core";
 import { useTranslation } from "react-i18next";
 import type { Schema } from "../../../api/client";
 import { Money } from "../../../ui/format";
@@ -11,7 +11,7 @@ export function PlanCards({ comparison, value, choose }: { comparison: Schema["P
   const { t } = useTranslation();
   if (!comparison) return <Skeleton h={120} role="status" aria-label={t("loading")} />;
   const currency = comparison.currency;
-  const options = comparison.options.filter((o) => o.buyable || o.plan === "spot");
+  const options = comparison.options.filter((o) => o.plan === "spot" || (o.buyable && (o.plan === "on_demand" || o.plan === "monthly")));
   return (
     <Radio.Group value={value} onChange={(v) => choose(options.find((o) => optionKey(o) === v)!)} aria-label={t("order.plan")}>
       <SimpleGrid cols={{ base: 1, xs: 2, lg: 3 }} spacing="sm">
@@ -20,10 +20,7 @@ export function PlanCards({ comparison, value, choose }: { comparison: Schema["P
             <Group wrap="nowrap" align="flex-start" gap="sm">
               <Radio.Indicator mt={3} />
               <Stack gap={2}>
-                <Group gap={6}>
-                  <Text fw={600}>{o.term_months ? t("order.term", { plan: t(`plan.${o.plan}`), count: o.term_months }) : t(`plan.${o.plan}`)}</Text>
-                  {o.plan === "trial" && <Badge size="sm">{t("order.granted")}</Badge>}
-                </Group>
+                <Text fw={600}>{o.term_months ? t("order.term", { plan: t(`plan.${o.plan}`), count: o.term_months }) : t(`plan.${o.plan}`)}</Text>
                 {o.plan === "spot" ? (
                   <Text size="sm" c="dimmed">
                     {t("order.spot")}

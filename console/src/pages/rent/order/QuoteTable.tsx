@@ -11,7 +11,7 @@ export function QuoteTable({ quote, seconds }: { quote: Schema["Quote"]; seconds
   return (
     <Stack gap="sm">
       <ScrollArea type="auto" viewportProps={{ tabIndex: 0, role: "region", "aria-label": t("quote.title") }}>
-        <Table verticalSpacing={6} horizontalSpacing="sm">
+        <Table verticalSpacing={6} horizontalSpacing={6} fz="sm">
           <caption>
             <VisuallyHidden>{t("quote.title")}</VisuallyHidden>
           </caption>
@@ -73,7 +73,7 @@ export function QuoteTable({ quote, seconds }: { quote: Schema["Quote"]; seconds
       )}
       {(quote.available_after_seconds ?? 0) > 0 && <Alert variant="light">{t("quote.waits", { time: duration(quote.available_after_seconds ?? 0, i18n.language) })}</Alert>}
       <Text size="xs" c="dimmed">
-        {t("quote.frozen")} <Time at={quote.valid_until} relative />
+        {t("quote.frozen")} <Time at={quote.valid_until} />
       </Text>
     </Stack>
   );

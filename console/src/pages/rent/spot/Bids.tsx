@@ -2,7 +2,6 @@ import { Badge, Button, Group, Modal, Stack, Switch, Text, TextInput, Tooltip } 
 import { useForm } from "@mantine/form";
 import { notifications } from "@mantine/notifications";
 import { useMutation, useQueryClient } from "@tanstack/react-query";
-import { Link } from "@tanstack/react-router";
 import { useState } from "react";
 import { useTranslation } from "react-i18next";
 import { api, data, newKey, once, type Schema } from "../../../api/client";
@@ -14,6 +13,7 @@ import { ErrorPanel, useErrorText } from "../../../ui/errors";
 import { Money, Time } from "../../../ui/format";
 import { usePages } from "../../../ui/pages";
 import { Simulated } from "../../../ui/simulated";
+import { TextLink } from "../../../ui/TextLink";
 import { Advice } from "./Advice";
 import { none } from "./search";
 
@@ -40,7 +40,7 @@ export function Bids() {
     onSettled: () => queries.invalidateQueries({ queryKey: ["bids"] }),
   });
   const columns: Columns<Bid> = [
-    { id: "name", header: t("lease.name"), accessorFn: (b) => b.name, cell: ({ row: { original: b } }) => (b.lease_id ? <Link to="/leases/$leaseId" params={{ leaseId: b.lease_id }}>{b.name || b.id}</Link> : <Text size="sm">{b.name || b.id}</Text>) },
+    { id: "name", header: t("lease.name"), accessorFn: (b) => b.name, cell: ({ row: { original: b } }) => (b.lease_id ? <TextLink to="/leases/$leaseId" params={{ leaseId: b.lease_id }} size="sm" style={{ whiteSpace: "nowrap" }}>{b.name || b.id}</TextLink> : <Text size="sm">{b.name || b.id}</Text>) },
     {
       id: "state",
       header: t("lease.state"),

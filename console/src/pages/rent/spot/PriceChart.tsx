@@ -86,7 +86,7 @@ export function PriceChart({ zone, model, gpus, days, setDays }: Props) {
                 },
               }}
               series={[
-                { name: "price", label: t("spot.price"), color: "suanli.6" },
+                { name: "price", label: t("spot.price"), color: "suanli.5" },
                 { name: "ask", label: t("spot.ask"), color: "gray.5", strokeDasharray: "4 4" },
               ]}
             />
