@@ -67,7 +67,7 @@ export function Graphs({ leaseId }: { leaseId: string }) {
         <SegmentedControl size="xs" aria-label={t("live.graphs.window")} value={window} onChange={(v) => setWindow(v as Window)} data={Object.entries(windows).map(([value, text]) => ({ value, label: t(text) }))} />
         <Group gap="xs">
           <Simulated simulated={m?.simulated} />
-          <Badge variant="light" tt="none" color={live ? "green" : "gray"} role="status">
+          <Badge variant="dot" tt="none" color={live ? "green" : "gray"} role="status">
             {t(live ? "live.graphs.live" : "live.graphs.not_live")}
           </Badge>
         </Group>
