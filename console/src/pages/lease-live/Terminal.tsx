@@ -1,4 +1,5 @@
 import "@xterm/xterm/css/xterm.css";
+import "./colours";
 import "./terminal.css";
 import { ActionIcon, Alert, Badge, Box, Button, Group, Kbd, Stack, Switch, Text, Tooltip, useComputedColorScheme } from "@mantine/core";
 import { useLocalStorage } from "@mantine/hooks";
