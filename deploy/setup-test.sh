@@ -82,6 +82,10 @@ want openssh-server sshd
 want busybox-static busybox
 want file file
 want mmdebstrap mmdebstrap
+# Tests of the console are in a browser, where there is a console to show.
+if command -v node >/dev/null 2>&1 && [ -e "$here/../internal/console/dist/index.html" ]; then
+	want chromium chromium
+fi
 [ -n "${SUANLI_TEST_POSTGRES:-}" ] || postgres_programs >/dev/null || packages+=(postgresql)
 if [ -z "${SUANLI_TEST_DOCKER:-}" ] && ! running_engine >/dev/null; then
 	want docker.io dockerd

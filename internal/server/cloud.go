@@ -19,6 +19,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"go.opentelemetry.io/otel/trace"
+	"golang.org/x/crypto/ssh"
 
 	"suanli.dev/internal/account"
 	"suanli.dev/internal/billing"
@@ -291,7 +292,7 @@ func (c *Cloud) openServices(ctx context.Context, secret []byte) error {
 	}
 	metrics := prometheus.NewRegistry()
 	metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	entrance := &Entrance{SSHAddress: c.sshIn.Addr().String(), SSHHostKey: strings.TrimSpace(sshLine(c.Authority)), AppURL: c.appURL, Open: c.openStream, Enter: c.ssh.Enter}
+	entrance := &Entrance{SSHAddress: c.sshIn.Addr().String(), SSHHostKey: strings.TrimSpace(sshLine(c.Authority)), AppURL: c.appURL, Open: c.openStream, Enter: c.enter}
 	c.http = New(Config{
 		Services: Services{Accounts: c.Accounts, Catalog: cat, Fleet: c.Fleet, Billing: c.Billing, Leases: c.Leases, Market: c.Market, Reservations: c.Reserve, Payments: c.Payments, Earnings: c.Earnings, Levels: c.Levels, News: c.News, Budgets: c.Budgets, Trials: c.Trials, Entrance: entrance},
 		DB:       c.DB, Log: log, Version: c.version, PublicURL: cfg.APIURL(), TrustedProxies: cfg.Proxies(), Metrics: metrics, Tracing: c.tracing,
@@ -420,6 +421,11 @@ func (c *Cloud) sendCommand(ctx context.Context, hostID string, cmd protocol.Com
 
 func (c *Cloud) openStream(ctx context.Context, hostID string, h protocol.StreamHeader) (net.Conn, error) {
 	return c.Tunnels.OpenStream(ctx, hostID, h)
+}
+
+// enter goes by the SSH gateway, which is opened later than the API is made.
+func (c *Cloud) enter(ctx context.Context, t gateway.Target) (*ssh.Client, error) {
+	return c.ssh.Enter(ctx, t)
 }
 
 // takeReport is the receiving end of a host's reports. The subject, which the

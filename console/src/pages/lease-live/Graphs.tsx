@@ -67,7 +67,7 @@ export function Graphs({ leaseId }: { leaseId: string }) {
         <SegmentedControl size="xs" aria-label={t("live.graphs.window")} value={window} onChange={(v) => setWindow(v as Window)} data={Object.entries(windows).map(([value, text]) => ({ value, label: t(text) }))} />
         <Group gap="xs">
           <Simulated simulated={m?.simulated} />
-          <Badge variant="light" tt="none" color={live ? "green" : "gray"} role="status">
+          <Badge variant="dot" tt="none" color={live ? "green" : "gray"} role="status">
             {t(live ? "live.graphs.live" : "live.graphs.not_live")}
           </Badge>
         </Group>
@@ -87,7 +87,8 @@ function Chart({ graph, metrics, window }: { graph: Graph; metrics: Metrics; win
   const { t, i18n } = useTranslation();
   const zone = useMe()?.account.time_zone;
   const write = (v: number) => graph.write(v, i18n.language);
-  const clock = (at: number, seconds?: boolean) => new Intl.DateTimeFormat(i18n.language, { hour: "2-digit", minute: "2-digit", second: seconds ? "2-digit" : undefined, timeZone: zone }).format(at);
+  // The chart asks also of no point at all, where nothing is under the pointer.
+  const clock = (at: number, seconds?: boolean) => !Number.isFinite(at) ? "" : new Intl.DateTimeFormat(i18n.language, { hour: "2-digit", minute: "2-digit", second: seconds ? "2-digit" : undefined, timeZone: zone }).format(at);
   const samples = metrics.now ? [...metrics.samples, metrics.now] : metrics.samples;
   const end = samples.length > 0 ? Date.parse(samples.at(-1)!.at) : 0;
   const points: Record<string, number | null>[] = [];

@@ -1,4 +1,5 @@
 import "@xterm/xterm/css/xterm.css";
+import "./colours";
 import "./terminal.css";
 import { ActionIcon, Alert, Badge, Box, Button, Group, Kbd, Stack, Switch, Text, Tooltip, useComputedColorScheme } from "@mantine/core";
 import { useLocalStorage } from "@mantine/hooks";
@@ -225,7 +226,7 @@ export function Terminal({ leaseId, height = "min(60dvh, 640px)" }: { leaseId: s
     <Stack gap="xs">
       <Group ref={tools} justify="space-between" gap="xs">
         <Group gap="xs">
-          <Badge variant="light" tt="none" color={{ connecting: "gray", open: "green", lost: "yellow", ended: "gray", refused: "red" }[state.at]} role="status" data-state={state.at}>
+          <Badge variant="dot" tt="none" color={{ connecting: "gray", open: "green", lost: "yellow", ended: "gray", refused: "red" }[state.at]} role="status" data-state={state.at}>
             {state.at === "ended" ? t("live.terminal.ended", { code: state.code }) : t(`live.terminal.state.${state.at}`)}
           </Badge>
           {over && (

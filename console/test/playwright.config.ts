@@ -1,0 +1,18 @@
+import { defineConfig } from "@playwright/test";
+
+// e2e/console_test.go starts a cloud, and tells by the environment where it is.
+export default defineConfig({
+  testDir: ".",
+  testMatch: "*.spec.ts",
+  outputDir: `${process.env.SUANLI_OUT ?? "../../bin/console-test"}/failures`,
+  workers: 1, // on a cloud of one machine, which they share with it
+  timeout: 60_000,
+  expect: { timeout: 15_000 },
+  reporter: [["list"]],
+  use: {
+    baseURL: process.env.SUANLI_URL,
+    viewport: { width: 1280, height: 800 },
+    screenshot: "only-on-failure",
+    launchOptions: { executablePath: process.env.SUANLI_CHROMIUM, args: ["--no-sandbox", "--disable-dev-shm-usage"] },
+  },
+});
