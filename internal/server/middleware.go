@@ -17,6 +17,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"suanli.dev/internal/account"
+	"suanli.dev/internal/console"
 	"suanli.dev/internal/fault"
 	"suanli.dev/internal/ident"
 	"suanli.dev/internal/intake"
@@ -257,8 +258,9 @@ func bearerOf(r *http.Request) (string, error) {
 // limit bounds the rate of requests of each key, or of each address.
 func (s *Server) limit(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if probe(r.URL.Path) {
-			// A probe that is turned away would restart a busy server.
+		// A probe that is turned away would restart a busy server. The console is
+		// dozens of files out of memory, which a browser asks for at once.
+		if probe(r.URL.Path) || strings.HasPrefix(r.URL.Path, console.Prefix) {
 			next.ServeHTTP(w, r)
 			return
 		}
