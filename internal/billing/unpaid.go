@@ -6,14 +6,6 @@ import "time"
 // money ran out, or its compute was stopped for an invoice; zero: they are not.
 func (a *accountRow) stoppedSince() time.Time { return earliest(a.exhaustedAt, a.overdueSince) }
 
-// stoppedFor is why.
-func (a *accountRow) stoppedFor() Reason {
-	if !a.overdueSince.IsZero() && (a.exhaustedAt.IsZero() || a.overdueSince.Before(a.exhaustedAt)) {
-		return ReasonOverdue
-	}
-	return ReasonBalance
-}
-
 // deletionAt is when an account's disks are deleted; zero: they are not.
 func (s *Service) deletionAt(a *accountRow, now time.Time) time.Time {
 	since := a.stoppedSince()
