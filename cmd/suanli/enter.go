@@ -178,15 +178,19 @@ func runInside(cmd *cobra.Command, conn *ssh.Client, line string, terminal bool)
 	defer stop()
 	if line == "" {
 		err = s.Shell()
-		if err == nil {
-			err = s.Wait()
-		}
 	} else {
-		err = s.Run(line)
+		err = s.Start(line)
 	}
+	if err != nil {
+		return err
+	}
+	err = s.Wait()
 	var exit *ssh.ExitError
 	if errors.As(err, &exit) {
 		return exitError{exit.ExitStatus()}
+	}
+	if errors.Is(err, io.EOF) {
+		return nil // it ended well before it had read all its input
 	}
 	return err
 }

@@ -259,6 +259,20 @@ func TestSSHRunsALineOfShellAsSSHDoes(t *testing.T) {
 	}
 }
 
+func TestACommandThatReadsNoneOfItsInputEndsWell(t *testing.T) {
+	t.Parallel()
+	p := newPretence(t)
+	root := newRoot()
+	root.SetArgs([]string{"--server", p.url, "--token", "t", "ssh", "mine", "true"})
+	root.SetIn(strings.NewReader(strings.Repeat("more than a channel's window\n", 1<<18)))
+	var out strings.Builder
+	root.SetOut(&out)
+	root.SetErr(io.Discard)
+	if err := root.ExecuteContext(t.Context()); err != nil || out.String() != "hello\n" {
+		t.Errorf("%q, %v", out.String(), err)
+	}
+}
+
 func TestTablesFitTheirTerminalWithoutLosingAnything(t *testing.T) {
 	t.Parallel()
 	table := newTable("NAME", "ID", "WHAT IT IS")
