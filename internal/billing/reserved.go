@@ -401,6 +401,11 @@ func (s *Service) EndReserved(ctx context.Context, tx *store.Tx, id string, blam
 			return e, fmt.Errorf("end reservation %s: %w", id, err)
 		}
 	}
+	// In the hour in which it ends it pays for less than it would have.
+	a.dirty = earliest(a.dirty, e.Until)
+	if err := s.apply(ctx, tx, a, now); err != nil {
+		return e, err
+	}
 	amount := e.Net
 	if blameless && e.Net == 0 {
 		// The rest was not to be had: its part of what was paid upfront comes back.
