@@ -96,6 +96,11 @@ ifeq ($(PACKAGES),./...)
 	timeout --kill-after=60s 3m deploy/setup-test.sh $(GO) test -run $(ENGINE_KILLERS) ./internal/agent
 endif
 
+.PHONY: test-console
+test-console: console ## Test the whole console in a browser, and keep pictures of all pages in bin/console-test
+	SUANLI_TEST_CONSOLE=all deploy/setup-test.sh \
+		$(GO) test -count=1 -v -timeout $(TEST_TIMEOUT) -run TheConsoleInABrowser ./e2e
+
 .PHONY: chaos
 chaos: ## Kill parts of a cloud hundreds of times: make chaos KILLS=200 SEED=n
 	@run() { SUANLI_TEST_KILLS=$(KILLS) SUANLI_TEST_SEED=$(SEED) SUANLI_TEST_FIRST_KILL=$(FIRST) deploy/setup-test.sh \

@@ -71,6 +71,15 @@ start_postgres() {
 	} >"$dir/postgres.log" 2>&1 </dev/null
 }
 
+# have_browser reports whether there is one of those that e2e looks for.
+have_browser() {
+	local name
+	for name in "${SUANLI_TEST_CHROMIUM:-}" chromium chromium-browser google-chrome-stable google-chrome; do
+		[ -z "$name" ] || ! command -v "$name" >/dev/null 2>&1 || return 0
+	done
+	return 1
+}
+
 want curl curl
 want nftables nft
 want iptables iptables
@@ -82,10 +91,6 @@ want openssh-server sshd
 want busybox-static busybox
 want file file
 want mmdebstrap mmdebstrap
-# Tests of the console are in a browser, where there is a console to show.
-if command -v node >/dev/null 2>&1 && [ -e "$here/../internal/console/dist/index.html" ]; then
-	want chromium chromium
-fi
 [ -n "${SUANLI_TEST_POSTGRES:-}" ] || postgres_programs >/dev/null || packages+=(postgresql)
 if [ -z "${SUANLI_TEST_DOCKER:-}" ] && ! running_engine >/dev/null; then
 	want docker.io dockerd
@@ -95,6 +100,14 @@ for package in ${SUANLI_TEST_PACKAGES:-}; do
 	want "$package" "$package"
 done
 install_wanted || say "going on with what there is"
+# Tests of the console are in a browser, where there is a console to show. It comes
+# apart from the rest, which is needed even where no browser can be had.
+if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1 && command -v node >/dev/null 2>&1 &&
+	[ -e "$here/../internal/console/dist/index.html" ] && [ -e "$here/../console/node_modules/@playwright/test/cli.js" ] &&
+	! have_browser; then
+	packages=(chromium)
+	install_wanted || say "there is no browser: the tests of the console in one skip"
+fi
 
 if [ -z "${SUANLI_TEST_POSTGRES:-}" ]; then
 	if start_postgres; then

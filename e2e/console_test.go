@@ -80,7 +80,7 @@ func TestTheConsoleInABrowser(t *testing.T) {
 		w.WriteHeader(http.StatusNoContent)
 	}))
 	defer control.Close()
-	// Pictures are kept, to be looked at.
+	// Pictures of failures, and of all pages, are kept to be looked at.
 	out := os.Getenv("SUANLI_TEST_ARTIFACTS")
 	if out == "" {
 		out = "../bin/console-test"
@@ -89,6 +89,11 @@ func TestTheConsoleInABrowser(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	sockets, err := os.MkdirTemp("", "console") // whose path is short, as a socket's has to be
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(sockets)
 	ctx, cancel := context.WithTimeout(t.Context(), 7*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "node", "node_modules/@playwright/test/cli.js", "test", "--config", "test/playwright.config.ts")
@@ -97,7 +102,7 @@ func TestTheConsoleInABrowser(t *testing.T) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) } // the browser as well
 	cmd.Env = append(os.Environ(), "CI=1", "SUANLI_URL=http://"+c.api, "SUANLI_CHROMIUM="+chromium, "SUANLI_LEASE="+l.ID, "SUANLI_EMAIL=renter@example.test",
-		"SUANLI_PASSWORD=a long pass phrase of renter", "SUANLI_CONTROL="+control.URL, "SUANLI_OUT="+out)
+		"SUANLI_PASSWORD=a long pass phrase of renter", "SUANLI_CONTROL="+control.URL, "SUANLI_OUT="+out, "SUANLI_SOCKET="+filepath.Join(sockets, "cloud"))
 	said, err := cmd.CombinedOutput()
 	if err != nil {
 		t.Errorf("%v\n%s", err, said)

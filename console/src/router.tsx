@@ -6,12 +6,12 @@ import { liveRoutes } from "./pages/lease-live/routes";
 import { operateRoutes } from "./pages/operate/routes";
 import { rentRoutes } from "./pages/rent/routes";
 import { session } from "./session";
-import { ErrorPage } from "./ui/errors";
-import { NotFound } from "./ui/notfound";
+import { ErrorPage, WholeErrorPage } from "./ui/errors";
+import { NotFound, NotFoundPage } from "./ui/notfound";
 
 export type Context = { queries: QueryClient };
 
-export const root = createRootRouteWithContext<Context>()({ component: Outlet, notFoundComponent: NotFound, errorComponent: ErrorPage });
+export const root = createRootRouteWithContext<Context>()({ component: Outlet, notFoundComponent: NotFoundPage, errorComponent: WholeErrorPage });
 
 const signIn = createRoute({
   getParentRoute: () => root,
@@ -28,7 +28,7 @@ export const inside = createRoute({
     if (!session.token()) throw redirect({ to: "/sign-in", search: location.href === "/" ? {} : { next: location.href } });
   },
   component: lazyRouteComponent(() => import("./layout/Shell"), "Shell"),
-  errorComponent: ErrorPage,
+  errorComponent: WholeErrorPage,
 });
 
 const home = createRoute({

@@ -4,6 +4,8 @@ import { defineConfig } from "@playwright/test";
 export default defineConfig({
   testDir: ".",
   testMatch: "*.spec.ts",
+  grepInvert: process.env.SUANLI_TEST_CONSOLE === "all" ? undefined : /@more/,
+  globalSetup: "./apart.mjs",
   outputDir: `${process.env.SUANLI_OUT ?? "../../bin/console-test"}/failures`,
   workers: 1, // on a cloud of one machine, which they share with it
   timeout: 60_000,
@@ -13,6 +15,7 @@ export default defineConfig({
     baseURL: process.env.SUANLI_URL,
     viewport: { width: 1280, height: 800 },
     screenshot: "only-on-failure",
-    launchOptions: { executablePath: process.env.SUANLI_CHROMIUM, args: ["--no-sandbox", "--disable-dev-shm-usage"] },
+    contextOptions: { reducedMotion: "reduce" }, // nothing is looked at while it moves
+    launchOptions: { executablePath: `${import.meta.dirname}/browser.sh`, args: ["--no-sandbox", "--disable-dev-shm-usage"] },
   },
 });

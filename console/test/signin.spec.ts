@@ -28,7 +28,7 @@ for (const [locale, words] of Object.entries({
   });
 }
 
-test("signing out in one tab signs out the other", async ({ context, page, request }) => {
+test("signing out in one tab signs out the other", { tag: "@more" }, async ({ context, page, request }) => {
   const token = await tokenOf(request);
   await enter(page, "/market", token);
   await expect(page.getByRole("heading", { level: 1 })).toBeVisible();

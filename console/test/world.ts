@@ -14,6 +14,7 @@ export const world = {
   lease: need("SUANLI_LEASE"), // runs all the time
   control: need("SUANLI_CONTROL"), // the address that restarts the server
   out: need("SUANLI_OUT"),
+  all: process.env.SUANLI_TEST_CONSOLE === "all", // and not only what each change is checked by
 };
 
 /** What went wrong in a page without a person being told. */
@@ -84,7 +85,7 @@ export const screen = (page: Page) => page.locator(".xterm-rows");
 
 /** Types a line into the terminal once it is connected. */
 export async function type(page: Page, line: string) {
-  await expect(page.locator("[data-state]")).toHaveAttribute("data-state", "open", { timeout: 30_000 });
+  await expect(page.locator("[role=status][data-state]")).toHaveAttribute("data-state", "open", { timeout: 30_000 });
   await page.getByRole("textbox", { name: /Terminal|终端/ }).focus();
   await page.keyboard.type(`${line}\n`);
 }

@@ -15,6 +15,7 @@ import (
 
 	"suanli.dev/api"
 	"suanli.dev/internal/account"
+	"suanli.dev/internal/console"
 	"suanli.dev/internal/ratelimit"
 )
 
@@ -164,6 +165,21 @@ func TestRequestsBeyondTheRateAreToldWhenToComeBack(t *testing.T) {
 	for range 10 {
 		w.send("GET", "/healthz", "", nil).want(t, 200, "") // probes always pass
 	}
+}
+
+func TestTheConsolesFilesAreNotCountedAgainstAnAddress(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, withLimits(Limits{PerIP: ratelimit.Rate{Every: time.Minute, Burst: 2}}))
+	for n := range 300 {
+		// A program built without the console says that it has none.
+		if r := w.send("GET", fmt.Sprintf("%sassets/part-%d.js", console.Prefix, n), "", nil); r.Status == http.StatusTooManyRequests {
+			t.Fatalf("file %d of one page was refused: %s", n, r.Body)
+		}
+	}
+	for range 2 {
+		w.send("GET", "/v1/me", "", nil).want(t, 401, "unauthenticated")
+	}
+	w.send("GET", "/v1/me", "", nil).want(t, 429, "rate_limited")
 }
 
 func TestTheClientsAddressIsBelievedOnlyFromTrustedProxies(t *testing.T) {

@@ -109,7 +109,7 @@ export function DataTable<T>({ label, rows, columns, rowKey, onOpen, more, loadi
       </Table>
       {loading && (
         <Group justify="center" p="sm">
-          <Loader size="sm" aria-label={t("loading")} />
+          <Loader size="sm" role="status" aria-label={t("loading")} />
         </Group>
       )}
     </Box>

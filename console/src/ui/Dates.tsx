@@ -1,5 +1,6 @@
 import "@mantine/dates/styles.layer.css";
 import "dayjs/locale/zh-cn";
+import { MantineThemeProvider } from "@mantine/core";
 import { DatesProvider } from "@mantine/dates";
 import dayjs from "dayjs";
 import timezone from "dayjs/plugin/timezone";
@@ -10,10 +11,18 @@ import { useTranslation } from "react-i18next";
 dayjs.extend(utc);
 dayjs.extend(timezone);
 
+const formats = { DatePickerInput: "YYYY年M月D日", MonthPickerInput: "YYYY年M月", DateTimePicker: "YYYY年M月D日 HH:mm" };
+const chinese = { components: Object.fromEntries(Object.entries(formats).map(([name, valueFormat]) => [name, { defaultProps: { valueFormat } }])) };
+
 /** What is around fields for dates: their language, and the first day of the week. */
 export function Dates({ children }: { children: ReactNode }) {
   const { i18n } = useTranslation();
-  return <DatesProvider settings={{ locale: i18n.language === "zh-CN" ? "zh-cn" : "en", firstDayOfWeek: 1 }}>{children}</DatesProvider>;
+  const zh = i18n.language === "zh-CN";
+  return (
+    <MantineThemeProvider theme={zh ? chinese : undefined}>
+      <DatesProvider settings={{ locale: zh ? "zh-cn" : "en", firstDayOfWeek: 1 }}>{children}</DatesProvider>
+    </MantineThemeProvider>
+  );
 }
 
 /** The moment at which a clock in the zone shows this, as the API takes it. */

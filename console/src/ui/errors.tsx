@@ -38,7 +38,7 @@ export function ErrorPanel({ error, retry }: { error: unknown; retry?: () => voi
   );
 }
 
-/** A page that could not be shown. */
+/** What is in the place of a page that could not be shown. */
 export function ErrorPage({ error, reset }: { error: unknown; reset?: () => void }) {
   const queries = useQueryErrorResetBoundary();
   return (
@@ -51,5 +51,14 @@ export function ErrorPage({ error, reset }: { error: unknown; reset?: () => void
         }}
       />
     </Group>
+  );
+}
+
+/** The same where no frame of a page is around it. */
+export function WholeErrorPage(props: { error: unknown; reset?: () => void }) {
+  return (
+    <main>
+      <ErrorPage {...props} />
+    </main>
   );
 }

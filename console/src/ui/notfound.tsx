@@ -15,3 +15,12 @@ export function NotFound() {
     </Stack>
   );
 }
+
+/** The same where no frame of a page is around it. */
+export function NotFoundPage() {
+  return (
+    <main>
+      <NotFound />
+    </main>
+  );
+}

@@ -24,7 +24,7 @@ export function Statements() {
       about={t("statement.about")}
       actions={
         <Dates>
-          <MonthPickerInput aria-label={t("statement.month")} value={`${month}-01`} maxDate={dayIn(zone)} onChange={(v) => v && setMonth(v.slice(0, 7))} w={180} />
+          <MonthPickerInput label={t("statement.month")} value={`${month}-01`} maxDate={dayIn(zone)} onChange={(v) => v && setMonth(v.slice(0, 7))} w={180} />
         </Dates>
       }
     >

@@ -127,13 +127,13 @@ function Chart({ graph, metrics, window }: { graph: Graph; metrics: Metrics; win
             withDots={false}
             connectNulls={false}
             strokeWidth={1.5}
-            gridAxis="y"
+            gridAxis="x"
             tickLine="none"
             withGradient={false}
             fillOpacity={0.15}
             valueFormatter={write}
             xAxisProps={{ type: "number", domain: [end - window * 1000, end], tickFormatter: (at: number) => clock(at), tickCount: 5, minTickGap: 40 }}
-            yAxisProps={{ domain: [0, limit ?? "auto"], width: 70, tickCount: 4 }}
+            yAxisProps={{ domain: [0, limit ?? "auto"], width: 70, tickCount: 4, ticks: limit === undefined ? undefined : [0, limit / 2, limit] }}
             tooltipProps={{ labelFormatter: (at: unknown) => clock(Number(at), true) }}
             areaChartProps={{ accessibilityLayer: false }}
             areaProps={{ isAnimationActive: false }}

@@ -30,7 +30,7 @@ export function Ledger() {
       <div aria-live="polite">
         {verify.isPending ? (
           <Group>
-            <Loader size="sm" aria-label={t("loading")} />
+            <Loader size="sm" role="status" aria-label={t("loading")} />
             <Text>{t("op.ledger.running")}</Text>
           </Group>
         ) : verify.error ? (

@@ -34,7 +34,9 @@ export function PriceChart({ zone, model, gpus, days, setDays }: Props) {
   });
   const h = history.data;
   const m = (amount: string) => money(amount, h?.currency ?? "USD", i18n.language);
-  const tick = (at: number) => new Intl.DateTimeFormat(i18n.language, days === 1 ? { hour: "2-digit", minute: "2-digit", timeZone } : { month: "numeric", day: "numeric", timeZone }).format(at);
+  // A market may be younger than the days that are asked for.
+  const short = !h?.steps[0] || Date.parse(h.to) - Date.parse(h.steps[0].at) < 2 * 86_400_000;
+  const tick = (at: number) => new Intl.DateTimeFormat(i18n.language, short ? { hour: "2-digit", minute: "2-digit", timeZone } : { month: "numeric", day: "numeric", timeZone }).format(at);
   const exact = (at: number) => new Intl.DateTimeFormat(i18n.language, { dateStyle: "medium", timeStyle: "short", timeZone }).format(at);
   const quiet = history.error instanceof ApiError && history.error.status === 404;
   return (
