@@ -25,17 +25,12 @@ CREATE TABLE billing_usage (
 CREATE INDEX billing_usage_order ON billing_usage (number);
 CREATE INDEX billing_usage_account ON billing_usage (account_id, number);
 CREATE INDEX billing_usage_lease ON billing_usage (lease_id, number);
--- One row: the last number, and how far the operator's receiver was sent to.
+-- One row: the last number that was given.
 CREATE TABLE billing_usage_reading (
-    one          BIGINT PRIMARY KEY CHECK (one = 1),
-    last         BIGINT NOT NULL,
-    sent         BIGINT NOT NULL, -- the receiver has all up to this number
-    sender       TEXT   NOT NULL, -- who sends now; empty: nobody
-    sender_until BIGINT NOT NULL,
-    failures     BIGINT NOT NULL, -- since the receiver took something
-    next_at      BIGINT NOT NULL
+    one  BIGINT PRIMARY KEY CHECK (one = 1),
+    last BIGINT NOT NULL
 );
-INSERT INTO billing_usage_reading VALUES (1, 0, 0, '', 0, 0, 0);
+INSERT INTO billing_usage_reading VALUES (1, 0);
 
 -- +goose Down
 DROP TABLE billing_usage_reading;
