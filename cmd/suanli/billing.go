@@ -45,7 +45,7 @@ func billCommand() *cobra.Command {
 		func(cmd *cobra.Command, b *api.Bill) {
 			printBill(cmd, b)
 		})
-	cmd.AddCommand(chargesCommand(), explainCommand(), exportCommand())
+	cmd.AddCommand(chargesCommand(), explainCommand(), exportCommand(), usageCommand())
 	return cmd
 }
 

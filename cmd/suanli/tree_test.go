@@ -33,6 +33,7 @@ var noJSON = map[string]string{
 	"completion fish":       "prints a script",
 	"completion powershell": "prints a script",
 	"ssh":                   "is a terminal",
+	"bill usage":            "needs a batch of events, which the document has no schema of; the server's tests read it by the same client",
 	"up":                    "runs until it is stopped, and logs",
 	"server":                "runs until it is stopped, and logs",
 	"agent run":             "runs until it is stopped, and logs",

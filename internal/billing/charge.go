@@ -126,16 +126,23 @@ func (s *Service) chargeStretch(ctx context.Context, tx *store.Tx, a *accountRow
 	}
 	batch = append(batch, owed...)
 	batch = append(batch, s.soldTransfers(a, l, earned, at)...)
-	if len(batch) == 0 {
-		return nil
-	}
-	if err := s.cfg.Ledger.Post(ctx, tx, batch...); err != nil {
+	told := l.measured
+	if err := s.tell(ctx, tx, l, usage, at, last); err != nil {
 		return err
+	}
+	if len(batch) == 0 && told == l.measured {
+		return nil
 	}
 	// The sign of life that was relied on must survive a restart, or what is due
 	// would fall under what is posted.
 	if seen := s.lastAlive(l.id); !seen.IsZero() {
 		l.confirmed = latest(l.confirmed, earliest(seen, at))
+	}
+	if len(batch) == 0 {
+		return l.saveMeasured(ctx, tx)
+	}
+	if err := s.cfg.Ledger.Post(ctx, tx, batch...); err != nil {
+		return err
 	}
 	l.settled = latest(l.settled, at)
 	return l.savePosted(ctx, tx)
@@ -174,12 +181,12 @@ func (s *Service) insertCharge(ctx context.Context, tx *store.Tx, a *accountRow,
 
 // savePosted writes what is posted of a lease, and what the posting relied on.
 func (l *leaseRow) savePosted(ctx context.Context, tx *store.Tx) error {
-	args := make([]any, 0, len(pricing.Meters)+3)
+	args := make([]any, 0, len(pricing.Meters)+7)
 	for _, m := range pricing.Meters {
 		args = append(args, int64(l.posted[m]))
 	}
-	args = append(args, store.Micros(l.confirmed), store.Micros(l.settled), l.id)
-	if _, err := tx.Exec(ctx, `UPDATE billing_leases SET `+postedColumns(" = ?, ")+` = ?, confirmed_at = ?, settled_at = ? WHERE lease_id = ?`, args...); err != nil {
+	args = append(args, store.Micros(l.confirmed), store.Micros(l.settled), l.measured.totals[0], l.measured.totals[1], l.measured.totals[2], store.Micros(l.measured.at), l.id)
+	if _, err := tx.Exec(ctx, `UPDATE billing_leases SET `+postedColumns(" = ?, ")+` = ?, confirmed_at = ?, settled_at = ?, measured_compute = ?, measured_storage = ?, measured_egress = ?, measured_at = ? WHERE lease_id = ?`, args...); err != nil {
 		return fmt.Errorf("charge lease %s: %w", l.id, err)
 	}
 	return nil

@@ -334,6 +334,7 @@ func TestWhateverHappensExportsComeToTheDocumentsAndEachFigureIsExplained(t *tes
 			w.restart()
 			l := lived(w, rt, serial, 30)
 			w.addsUp(l.renter, noon)
+			w.tellsUse(l.renter)
 			w.explains(l.renter)
 			w.explainsTransfers(l.renter)
 		})

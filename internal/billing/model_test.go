@@ -261,6 +261,9 @@ func TestWhateverHappensABillIsItsStoryInExactFractions(t *testing.T) {
 				rt.Fatalf("%s is still held", held)
 			}
 			w.explains(renter)
+			for _, l := range leases {
+				w.tellsStory(l)
+			}
 		})
 		w.t = t
 		w.right()

@@ -9,6 +9,26 @@ import (
 	"suanli.dev/internal/store"
 )
 
+// verifyTold compares what was told of leases' use with the sums that they keep.
+func (s *Service) verifyTold(ctx context.Context, tx *store.Tx, r *Report) error {
+	rows, err := tx.Query(ctx, `SELECT l.lease_id FROM billing_leases l LEFT JOIN (SELECT lease_id,
+			SUM(CASE WHEN meter IN ('compute', 'reserved') THEN amount ELSE 0 END) AS compute, SUM(CASE WHEN meter = 'storage' THEN amount ELSE 0 END) AS storage,
+			SUM(CASE WHEN meter = 'egress' THEN amount ELSE 0 END) AS egress FROM billing_usage GROUP BY lease_id) u ON u.lease_id = l.lease_id
+		WHERE l.measured_compute <> COALESCE(u.compute, 0) OR (l.measured_storage <> COALESCE(u.storage, 0)) OR l.measured_egress <> COALESCE(u.egress, 0) ORDER BY l.lease_id`)
+	if err != nil {
+		return fmt.Errorf("compare use: %w", err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var id string
+		if err := rows.Scan(&id); err != nil {
+			return fmt.Errorf("compare use: %w", err)
+		}
+		r.wrong(id, "the events of its use do not come to what was measured")
+	}
+	return rows.Err()
+}
+
 // verifyGrants compares what grants have paid with what charges say that they did,
 // and what they have left with the books.
 func (s *Service) verifyGrants(ctx context.Context, tx *store.Tx, r *Report) error {

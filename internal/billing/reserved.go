@@ -593,7 +593,7 @@ func (s *Service) fresh(ctx context.Context, tx *store.Tx, l *leaseRow) error {
 	if err != nil {
 		return err
 	}
-	l.posted, l.confirmed, l.settled, l.covered = now.posted, latest(l.confirmed, now.confirmed), now.settled, now.covered
+	l.posted, l.measured, l.confirmed, l.settled, l.covered = now.posted, now.measured, latest(l.confirmed, now.confirmed), now.settled, now.covered
 	return nil
 }
 

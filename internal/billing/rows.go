@@ -95,6 +95,7 @@ type leaseRow struct {
 	egressBytes               int64 // that are charged
 	egressClaimed             int64 // that the host has claimed
 	posted                    postedFor
+	measured                  measuredFor // what of its use was told
 	confirmed, settled        time.Time
 	begun, ended              time.Time
 	intervals                 []interval
@@ -128,7 +129,7 @@ func postedColumns(separator string) string {
 }
 
 var selectLease = `SELECT lease_id, account_id, provider_id, quote, simulated, spending_cap, hold, egress_bytes, egress_claimed,
-	confirmed_at, settled_at, begun_at, ended_at, gpu_model, zone, gpu_count, repriced, ` + postedColumns(", ") + ` FROM billing_leases`
+	confirmed_at, settled_at, begun_at, ended_at, gpu_model, zone, gpu_count, repriced, measured_compute, measured_storage, measured_egress, measured_at, ` + postedColumns(", ") + ` FROM billing_leases`
 
 // loadLeases returns the leases that a WHERE clause selects, with their
 // intervals. A lease whose quote cannot be read is logged and left out: it must
@@ -144,9 +145,10 @@ func (s *Service) loadLeases(ctx context.Context, tx *store.Tx, where string, ar
 	for rows.Next() {
 		var l leaseRow
 		var quote []byte
-		var simulated, confirmed, settled, begun, ended, agreed int64
+		var simulated, confirmed, settled, begun, ended, agreed, measured int64
 		var posted [len(pricing.Meters)]money.Amount
-		into := []any{&l.id, &l.accountID, &l.providerID, &quote, &simulated, &l.cap, &l.hold, &l.egressBytes, &l.egressClaimed, &confirmed, &settled, &begun, &ended, &l.gpuModel, &l.zone, &l.gpus, &agreed}
+		into := []any{&l.id, &l.accountID, &l.providerID, &quote, &simulated, &l.cap, &l.hold, &l.egressBytes, &l.egressClaimed, &confirmed, &settled, &begun, &ended, &l.gpuModel, &l.zone, &l.gpus, &agreed,
+			&l.measured.totals[0], &l.measured.totals[1], &l.measured.totals[2], &measured}
 		for i := range posted {
 			into = append(into, &posted[i])
 		}
@@ -167,6 +169,7 @@ func (s *Service) loadLeases(ctx context.Context, tx *store.Tx, where string, ar
 			l.posted[m] = posted[i]
 		}
 		l.confirmed, l.settled = store.Time(confirmed), store.Time(settled)
+		l.measured.at = store.Time(measured)
 		l.begun, l.ended = store.Time(begun), store.Time(ended)
 		if agreed != 0 {
 			repriced = append(repriced, &l)

@@ -133,7 +133,8 @@ type API struct {
 	recheck    time.Duration
 	origin     string // host of the public address, of which pages may open WebSockets
 	inside     *visitors
-	maxFile    int64 // bytes of a file that is fetched from an instance or put into one
+	source     string // of events: the public URL
+	maxFile    int64  // bytes of a file that is fetched from an instance or put into one
 	operations []operation
 }
 
@@ -182,7 +183,7 @@ func New(cfg Config) *Server {
 	s := &Server{
 		API: &API{
 			Services: cfg.Services, log: slog.New(LogHandler(cfg.Log.Handler())), clock: cfg.Clock, db: cfg.DB, keepAlive: cfg.KeepAlive, recheck: cfg.Recheck,
-			inside: newVisitors(), maxFile: maxFile,
+			source: cfg.PublicURL, inside: newVisitors(), maxFile: maxFile,
 		},
 		cfg: cfg, mux: http.NewServeMux(), metrics: newHTTPMetrics(cfg.Metrics),
 		perKey:  ratelimit.New(cfg.Limits.PerKey, cfg.Clock, keys),

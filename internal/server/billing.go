@@ -65,6 +65,7 @@ func (a *API) registerBilling() {
 	a.registerCreditLimits()
 	a.registerExplanations()
 	a.registerFocus()
+	a.registerUsage()
 	a.registerExchange()
 }
 
