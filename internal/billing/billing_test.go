@@ -483,8 +483,14 @@ func TestDepositsAreForOperatorsAndHappenOnce(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, err = w.Deposit(w.ctx, operator, "ac-renter", math.MaxInt64, "", "too much")
-		wantCode(t, err, "amount_too_large")
+		for _, much := range []money.Amount{billing.Largest + 1, math.MaxInt64} {
+			_, err = w.Deposit(w.ctx, operator, "ac-renter", much, "", "too much")
+			wantCode(t, err, "amount_too_large")
+			_, err = w.Grant(w.ctx, operator, billing.CreateGrant{AccountID: "ac-renter", Amount: much, ValidFor: time.Hour}, "")
+			wantCode(t, err, "amount_too_large")
+			_, err = w.SetCreditLimit(w.ctx, operator, "ac-renter", billing.CreditChange{Limit: much})
+			wantCode(t, err, "amount_too_large")
+		}
 		again, err := w.Deposit(w.ctx, operator, "ac-renter", 110_000_000, "wire 7", "k")
 		if err != nil || again.ID != first.ID {
 			t.Errorf("again: %+v, %v; want the first, %s", again, err, first.ID)

@@ -37,6 +37,9 @@ func (s *Service) CreateCoupon(ctx context.Context, p account.Principal, rule st
 	if r.Fixed == 0 {
 		return Coupon{}, fault.New(fault.Invalid, "coupon_share", "coupon %s takes off a share; make one of a sum, such as \"THANKS 50.00CNY\"", r.Code).At("body.rule")
 	}
+	if err := checkLargest(r.Fixed, "body.rule"); err != nil {
+		return Coupon{}, err
+	}
 	now := s.cfg.Clock()
 	if validFor < time.Second || validFor > maxGrantFor || validFor%time.Second != 0 {
 		return Coupon{}, fault.New(fault.Invalid, "invalid_grant", "valid for %d seconds: want 1 to %d", int64(validFor/time.Second), int64(maxGrantFor/time.Second)).At("body.valid_seconds")

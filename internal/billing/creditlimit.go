@@ -97,6 +97,9 @@ func (s *Service) SetCreditLimit(ctx context.Context, p account.Principal, accou
 	if c.Limit < 0 {
 		return CreditLimit{}, fault.New(fault.Invalid, "credit_limit_invalid", "a credit limit of %s: want 0 for none, or more", c.Limit.Display()).At("body.credit_limit")
 	}
+	if err := checkLargest(c.Limit, "body.credit_limit"); err != nil {
+		return CreditLimit{}, err
+	}
 	net := defaultNet
 	if c.NetDays != nil {
 		if net = *c.NetDays; net < 0 || net > maxNetDays {

@@ -95,6 +95,12 @@ func (c *CreateGrant) check(now time.Time) error {
 	case len(c.Reference) > 200:
 		return fault.New(fault.Invalid, "text_too_long", "want a reference of at most 200 characters").At("body.reference")
 	}
+	if err := checkLargest(c.Amount, "body.amount"); err != nil {
+		return err
+	}
+	if r, found := ident.Hidden(c.Reference); found {
+		return fault.New(fault.Invalid, "text_invalid", "the reference holds the control character %U, which nobody sees; leave it out", r).At("body.reference")
+	}
 	for i, m := range c.Meters {
 		if !slices.Contains(pricing.Meters[:], m) || slices.Contains(c.Meters[:i], m) {
 			return fault.New(fault.Invalid, "invalid_grant", "meter %q: want each of the meters at most once", m).At("body.meters")

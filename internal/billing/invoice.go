@@ -460,6 +460,11 @@ func (s *Service) SetProfile(ctx context.Context, p account.Principal, accountID
 	if len(to.Name) > 400 || len(to.Address) > 1000 || len(to.TaxNumber) > 100 || len(to.Jurisdiction) > 32 {
 		return Party{}, fault.New(fault.Invalid, "text_too_long", "want a name of at most 400 bytes, an address of at most 1,000, a tax number of at most 100 and a jurisdiction of at most 32")
 	}
+	for _, text := range []string{to.Name, strings.NewReplacer("\n", " ", "\r", " ").Replace(to.Address), to.TaxNumber, to.Jurisdiction} {
+		if r, found := ident.Hidden(text); found {
+			return Party{}, fault.New(fault.Invalid, "text_invalid", "the profile holds the control character %U, which nobody sees; leave it out", r).At("body")
+		}
+	}
 	if _, err := s.cfg.PartyOf(ctx, accountID); err != nil {
 		return Party{}, err
 	}

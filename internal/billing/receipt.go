@@ -32,11 +32,26 @@ func CheckReceipt(amount money.Amount, reference, key string) error {
 	if amount <= 0 {
 		return fault.New(fault.Invalid, "amount_invalid", "a deposit of %s: want more than 0", amount.Display()).At("body.amount")
 	}
+	if err := checkLargest(amount, "body.amount"); err != nil {
+		return err
+	}
 	if len(reference) > 200 || len(key) > 500 {
 		return fault.New(fault.Invalid, "text_too_long", "want a reference of at most 200 characters and a key of at most 500")
 	}
 	if r, found := ident.Hidden(reference); found {
 		return fault.New(fault.Invalid, "text_invalid", "the reference holds the control character %U, which nobody sees; leave it out", r).At("body.reference")
+	}
+	return nil
+}
+
+// Largest is the most that is entered at once, be it paid, given or lent: a digit too
+// many is easily typed, and the books count to about nine thousand times as much.
+const Largest money.Amount = 1_000_000_000_000_000
+
+// checkLargest is an Invalid fault "amount_too_large" for more than Largest.
+func checkLargest(amount money.Amount, at string) error {
+	if amount > Largest {
+		return fault.New(fault.Invalid, "amount_too_large", "%s is more than the %s that are entered at once; look at the digits, or enter it in parts", amount.Display(), Largest.Display()).At(at)
 	}
 	return nil
 }

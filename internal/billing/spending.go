@@ -65,7 +65,7 @@ func (s *Service) Spending(ctx context.Context, tx *store.Tx, accountID string, 
 			return nil, fmt.Errorf("spending of lease %s: %w", l.id, err)
 		}
 		c := l.openInterval(pricing.Compute)
-		v.Running = c != nil && (c.limit.IsZero() || now.Before(c.limit)) && (l.monthly == nil || !l.monthly.inForce())
+		v.Running = c != nil && (c.limit.IsZero() || now.Before(c.limit)) && (l.monthly == nil || !l.monthly.inForce()) && l.reserved == nil
 	}
 	return out, nil
 }

@@ -120,6 +120,9 @@ func (c *Create) validate(now time.Time) error {
 		return invalid("body.labels", "too_many_labels", "%d labels were given; at most %d are kept", len(c.Labels), maxLabels)
 	}
 	for k, v := range c.Labels {
+		if r, found := ident.Hidden(v); found {
+			return invalid("body.labels."+k, "invalid_label", "the value of label %q holds the control character %U, which nobody sees; leave it out", k, r)
+		}
 		if !labelKey.MatchString(k) {
 			return invalid("body.labels", "invalid_label", "label %q: a key is 1 to 63 of a-z, 0-9, '.', '_', '/' and '-'", k)
 		}

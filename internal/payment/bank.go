@@ -95,6 +95,10 @@ func (s *Service) enter(ctx context.Context, by account.Principal, in Transfer, 
 	return p, posted, err
 }
 
+// reversed is the claim of a transfer that was taken back: its reference is another's
+// to have.
+func reversed(p *Payment) string { return "reversed:" + p.ID }
+
 func bankClaim(accountID, reference string) string { return Bank + ":" + accountID + ":" + reference }
 
 func referenceUsed(k Payment) error {
@@ -105,6 +109,9 @@ func referenceUsed(k Payment) error {
 // confirm brings a transfer into the wallet within tx, and finds the posting of one
 // that is there.
 func (s *Service) confirm(ctx context.Context, tx *store.Tx, by account.Principal, p *Payment, posted *ledger.Transfer, now time.Time) error {
+	if p.claim == reversed(p) {
+		return p.settled("confirmed after it was reversed")
+	}
 	fresh := p.move(Succeed, now)
 	if fresh {
 		if _, err := s.creditIn(ctx, tx, p, now); err != nil {
@@ -175,13 +182,13 @@ func (s *Service) Reverse(ctx context.Context, by account.Principal, id, reason 
 		if p.Provider != Bank {
 			return p.settled("reversed; refund it")
 		}
-		if p.claim == "reversed:"+p.ID {
+		if p.claim == reversed(p) {
 			return nil
 		}
 		if !p.move(Reverse, now) {
 			return p.settled("reversed")
 		}
-		p.Reason, p.claim = reason, "reversed:"+p.ID
+		p.Reason, p.claim = reason, reversed(p)
 		if back := p.Credited - p.Refunded; back > 0 {
 			p.Refunded += back
 			if _, _, err := s.cfg.Money.GiveBack(ctx, tx, billing.Receipt{AccountID: p.AccountID, Currency: p.Currency, Amount: back, Reference: p.Ref, Key: "rv:" + p.ID, At: now}, true); err != nil {

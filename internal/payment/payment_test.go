@@ -537,3 +537,29 @@ func TestMoneyIsTakenFromTheHoldBeforeThereIsDebt(t *testing.T) {
 		l.wantSettled(2_000_000)
 	})
 }
+
+func TestATransferThatWasReversedIsNotConfirmedAfterAll(t *testing.T) {
+	each(t, func(t *testing.T, l *till) {
+		enter := func() payment.Payment {
+			p, err := l.Enter(l.ctx, operator, payment.Transfer{AccountID: ada.AccountID, Amount: 17_000_000, Reference: "DUP"}, "")
+			if err != nil {
+				t.Fatal(err)
+			}
+			return p
+		}
+		first := enter()
+		if _, err := l.Reverse(l.ctx, operator, first.ID, "entered wrongly"); err != nil {
+			t.Fatal(err)
+		}
+		second := enter()
+		for _, p := range []payment.Payment{second, first} {
+			_, err := l.Confirm(l.ctx, operator, p.ID, 17_000_000)
+			if p.ID == first.ID {
+				wantFault(t, err, "payment_state")
+			} else if err != nil {
+				t.Fatal(err)
+			}
+		}
+		l.wantSettled(17_000_000)
+	})
+}

@@ -319,6 +319,11 @@ func (s *Service) Set(ctx context.Context, p account.Principal, nameOrID string,
 	if c.Name != nil && (*c.Name == "" || len(*c.Name) > 63 || strings.ContainsFunc(*c.Name, func(r rune) bool { return r < ' ' })) {
 		return nil, invalid("body.name", "invalid_name", "a name has 1 to 63 characters, without control characters")
 	}
+	if c.Name != nil {
+		if found, hidden := ident.Hidden(*c.Name); hidden {
+			return nil, invalid("body.name", "text_invalid", "the name holds the control character %U, which nobody sees; leave it out", found)
+		}
+	}
 	known, err := s.Get(ctx, p, nameOrID)
 	if err != nil {
 		return nil, err
