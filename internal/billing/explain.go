@@ -286,6 +286,27 @@ func (e *Explanation) use(l *leaseRow, c chargeRow, all []chargeRow, prepaid map
 	if err != nil {
 		return err
 	}
+	undone, further := money.Amount(0), 0
+	if !ok {
+		// Of a moment in which more was learned after this charge was written, only
+		// how it stood in the end is known.
+		for _, o := range all {
+			if _, advance := prepaid[o.ID]; !advance && o.Meter == c.Meter && o.ID > c.ID && o.To.Equal(c.To) {
+				undone, further = undone+o.Amount, further+1
+			}
+		}
+		if further > 0 {
+			end, right, err := l.counts(c.Meter, posted+undone, c.To)
+			if err != nil {
+				return err
+			}
+			if right {
+				now, ok = end, true
+			} else {
+				undone, further = 0, 0
+			}
+		}
+	}
 	then, _, err := l.counts(c.Meter, before, earliest(last, c.To))
 	if err != nil {
 		return err
@@ -304,9 +325,11 @@ func (e *Explanation) use(l *leaseRow, c chargeRow, all []chargeRow, prepaid map
 	if earlier > 0 {
 		e.say("charged_before", "before", before.String(), "count", strconv.Itoa(earlier))
 	}
-	e.Recomputed = now.sum - before
+	e.Recomputed = now.sum - before - undone
 	difference := e.Recomputed
-	if c.Amount < 0 {
+	if further > 0 {
+		e.add("difference_at_once", &difference, "sum", now.sum.String(), "before", before.String(), "count", strconv.Itoa(further), "further", undone.String())
+	} else if c.Amount < 0 {
 		e.add("difference_back", &difference, "sum", now.sum.String(), "before", before.String())
 	} else {
 		e.add("difference", &difference, "sum", now.sum.String(), "before", before.String())

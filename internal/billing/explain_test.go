@@ -46,6 +46,8 @@ func (w *world) explains(accountID string) {
 				sum = must(w.t, s.Values["sum"])
 			case "charged_before":
 				before = must(w.t, s.Values["before"])
+			case "difference_at_once":
+				before += must(w.t, s.Values["further"])
 			case "paid_wrong", "split_wrong":
 				w.t.Fatalf("charge %s: %s", c.ID, s.Words(false))
 			}

@@ -65,10 +65,11 @@ var sentences = map[string][2]string{
 	"granted":          {"Grants paid {sum} {currency} of this charge, and {rest} was left to pay.", "赠金支付本次扣费中的 {sum} {currency}，余 {rest} 另付。"},
 	"granted_back":     {"{back} {currency} of it went back to the grants that had paid for it.", "其中 {back} {currency} 退回原先支付的赠金。"},
 
-	"sum":             {"All of it comes to {sum} {currency} by then.", "至此合计 {sum} {currency}。"},
-	"charged_before":  {"{before} {currency} of it had been charged before (charges: {count}).", "其中 {before} {currency} 已在之前的 {count} 次扣费中收取。"},
-	"difference":      {"This charge is the difference: {sum} − {before} = {amount} {currency}.", "本次扣费为差额：{sum} − {before} = {amount} {currency}。"},
-	"difference_back": {"It had cost less than was charged; the difference is given back: {sum} − {before} = {amount} {currency}.", "实际费用低于已收金额，差额退回：{sum} − {before} = {amount} {currency}。"},
+	"sum":                {"All of it comes to {sum} {currency} by then.", "至此合计 {sum} {currency}。"},
+	"charged_before":     {"{before} {currency} of it had been charged before (charges: {count}).", "其中 {before} {currency} 已在之前的 {count} 次扣费中收取。"},
+	"difference_at_once": {"In the same moment more was learned, and {count} further charges of {further} {currency} followed; this charge is the rest: {sum} − {before} − {further} = {amount} {currency}.", "同一时刻又获知了更多信息，随后另有 {count} 笔扣费，共 {further} {currency}；本笔扣费为其余部分：{sum} − {before} − {further} = {amount} {currency}。"},
+	"difference":         {"This charge is the difference: {sum} − {before} = {amount} {currency}.", "本次扣费为差额：{sum} − {before} = {amount} {currency}。"},
+	"difference_back":    {"It had cost less than was charged; the difference is given back: {sum} − {before} = {amount} {currency}.", "实际费用低于已收金额，差额退回：{sum} − {before} = {amount} {currency}。"},
 
 	"prepaid_term":    {"{months} months in advance, from {from} until {until} (calendar months in {zone}): {months} × {per_month} {currency} less {discount} % is {price} {currency}, rounded once.", "预付 {months} 个月，{from} 至 {until}（按 {zone} 的自然月）：{months} × {per_month} {currency}，减 {discount}%，为 {price} {currency}，只舍入一次。"},
 	"prepaid_renewal": {"{months} more months in advance, from {from} until {until} (calendar months in {zone}): {months} × {per_month} {currency} less {discount} % is {price} {currency}, rounded once.", "续费 {months} 个月，{from} 至 {until}（按 {zone} 的自然月）：{months} × {per_month} {currency}，减 {discount}%，为 {price} {currency}，只舍入一次。"},
