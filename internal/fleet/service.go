@@ -198,13 +198,13 @@ func (d *Defaults) fill(c *catalog.Catalog) error {
 	return nil
 }
 
-// maxRate is far above any price of hardware, and low enough that a bundle's
-// price for a year cannot overflow.
-const maxRate = money.Rate(100_000) * 1_000_000_000
+// MaxRate is the highest price of anything an hour: far above any of hardware, and
+// low enough that a bundle's price for a year cannot overflow.
+const MaxRate = money.Rate(100_000) * 1_000_000_000
 
 func checkRate(r money.Rate) error {
-	if r < 0 || r > maxRate {
-		return fmt.Errorf("price %s: want 0 to %s", r.Display(), maxRate.Display())
+	if r < 0 || r > MaxRate {
+		return fmt.Errorf("price %s: want 0 to %s", r.Display(), MaxRate.Display())
 	}
 	return nil
 }

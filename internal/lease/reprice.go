@@ -71,8 +71,8 @@ func (s *Service) ProposePrice(ctx context.Context, p account.Principal, in Pric
 	if at.Before(now.Add(s.PriceNotice)) || at.After(now.Add(maxNotice)) {
 		return nil, invalid("body.effective_at", "notice_too_short", "the price would change at %s; renters have to know %s ahead, and a year at most: want %s or later", at.Format(time.RFC3339), s.PriceNotice, now.Add(s.PriceNotice).Format(time.RFC3339))
 	}
-	if in.PerGPUHour <= 0 {
-		return nil, invalid("body.per_gpu_hour", "bad_price", "a price of %s per GPU-hour: want more than 0", in.PerGPUHour.Display())
+	if in.PerGPUHour <= 0 || in.PerGPUHour > fleet.MaxRate {
+		return nil, invalid("body.per_gpu_hour", "bad_price", "a price of %s per GPU-hour: want more than 0, and %s at most", in.PerGPUHour.Display(), fleet.MaxRate.Display())
 	}
 	var out []PriceChange
 	err := s.DB.Update(ctx, func(ctx context.Context, tx *store.Tx) error {

@@ -43,6 +43,7 @@ func TestAPriceReachesARunningLeaseOnlyWithItsRentersConsent(t *testing.T) {
 	path := "/v1/hosts/" + w.hostID + "/price-changes"
 	w.send("POST", path, w.operator.token, api.PriceProposal{PerGPUHour: rate("9"), EffectiveAt: &early}).want(t, 422, "notice_too_short")
 	w.send("POST", path, w.operator.token, api.PriceProposal{PerGPUHour: rate("0")}).want(t, 422, "bad_price")
+	w.send("POST", path, w.operator.token, api.PriceProposal{PerGPUHour: rate("100001")}).want(t, 422, "bad_price")
 	w.send("POST", path, w.eve.token, api.PriceProposal{PerGPUHour: rate("9")}).want(t, 404, "host_not_found")
 	first, err := w.operator.client.ProposePrice(ctx, w.hostID, api.PriceProposal{PerGPUHour: rate("8")})
 	if err != nil || len(first) != 1 || first[0].State != "proposed" || first[0].LeaseName != "" {
