@@ -10,6 +10,7 @@ import (
 	"suanli.dev/internal/account"
 	"suanli.dev/internal/billing"
 	"suanli.dev/internal/fault"
+	"suanli.dev/internal/fleet"
 	"suanli.dev/internal/ident"
 	"suanli.dev/internal/money"
 	"suanli.dev/internal/notify"
