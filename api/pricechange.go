@@ -27,7 +27,7 @@ type PriceChange struct {
 // PriceProposal is what a provider proposes to its renters.
 type PriceProposal struct {
 	LeaseID     string     `json:"lease_id,omitempty" maxLength:"64" doc:"Absent: every lease on demand on the host"`
-	PerGPUHour  Rate       `json:"per_gpu_hour"`
+	PerGPUHour  Rate       `json:"per_gpu_hour,omitempty" doc:"Of each GPU, more than 0"`
 	EffectiveAt *time.Time `json:"effective_at,omitempty" doc:"Absent: after the notice that renters have to get, 7 days"`
 }
 

@@ -59,7 +59,7 @@ func TestAnInstanceIsToldOfItsInterruptionAndThatItIsOff(t *testing.T) {
 		// The control plane says after each minute that it is one less, so that the
 		// end stays; only why has changed.
 		reason = "on_demand"
-		limit(first.InterruptAt.Sub(time.Now()))
+		limit(time.Until(first.InterruptAt))
 		<-time.After(3 * time.Second)
 		var second protocol.Interruption
 		if err := json.Unmarshal([]byte(said()[len(said())-1]), &second); err != nil || first.Reason != "outbid" || second.Reason != "on_demand" {

@@ -50,7 +50,7 @@ var (
 	placeholder = regexp.MustCompile(`\{\{\s*-?\s*([a-z_A-Z0-9]+)`)
 	// The first argument of t is a key, a template that begins like some, or chooses
 	// between keys.
-	call    = regexp.MustCompile("\\b(?:t|words\\.current|i18n\\.t|i18n\\.exists)\\(")
+	call    = regexp.MustCompile(`\b(?:t|words\.current|i18n\.t|i18n\.exists)\(`)
 	named   = regexp.MustCompile(`\b(?:text|keys): "([a-z0-9_]+(?:\.[a-z0-9_]+)+)"`)
 	literal = regexp.MustCompile(`"([a-zA-Z0-9_.-]+)"`)
 	// What a template begins with that makes keys, also one within another.

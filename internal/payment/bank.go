@@ -78,7 +78,9 @@ func (s *Service) enter(ctx context.Context, by account.Principal, in Transfer, 
 			if k.key == p.key {
 				return fault.New(fault.Conflict, "idempotency_conflict", "the key was used for the transfer %s of %s %s; use a new one for another", k.ID, k.Amount.Display(), k.Currency)
 			}
-			return referenceUsed(k)
+		}
+		if len(known) > 0 {
+			return referenceUsed(known[0])
 		}
 		if _, err := p.insert(ctx, tx); err != nil {
 			if store.IsUnique(err) {

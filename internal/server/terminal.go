@@ -67,7 +67,7 @@ func (a *API) leaseTerminal(w http.ResponseWriter, r *http.Request, p account.Pr
 	if err != nil {
 		return nil // it has been answered
 	}
-	defer conn.CloseNow()
+	defer func() { _ = conn.CloseNow() }()
 	conn.SetReadLimit(terminalMessage)
 	ctx := r.Context() // ends with the credentials
 	t := &terminal{conn: conn, last: newMoment(), pace: newPace(in.Acknowledge)}

@@ -148,10 +148,10 @@ func (p *packing) sort() bool {
 			key = append(key, 1)
 			last, n, fit = h, n+1, fit+p.hosts[h].room/b.GPUs
 		}
-		switch {
-		case n == 0:
+		switch n {
+		case 0:
 			continue
-		case n == 1:
+		case 1:
 			p.local[last] = append(p.local[last], int32(i))
 			continue
 		}

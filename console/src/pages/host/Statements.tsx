@@ -49,7 +49,7 @@ export function Statements() {
                 </Table.Thead>
                 <Table.Tbody>
                   <Table.Tr>
-                    <Table.Th colSpan={3}>{t("statement.opening")}</Table.Th>
+                    <Table.Th colSpan={3}>{t("earned.opening")}</Table.Th>
                     <Table.Td ta="right">
                       <Money amount={s.opening} currency={s.currency} />
                     </Table.Td>
@@ -70,7 +70,7 @@ export function Statements() {
                     </Table.Tr>
                   ))}
                   <Table.Tr>
-                    <Table.Th colSpan={3}>{t("statement.closing")}</Table.Th>
+                    <Table.Th colSpan={3}>{t("earned.closing")}</Table.Th>
                     <Table.Td ta="right" fw={700}>
                       <Money amount={s.closing} currency={s.currency} />
                     </Table.Td>

@@ -22,14 +22,14 @@ export function Balance() {
   if (!b) return <Skeleton h={300} role="status" aria-label={t("loading")} />;
   const soon = b.runs_out_at && Date.parse(b.runs_out_at) - Date.now() < 86_400_000;
   const facts: [string, ReactNode][] = [
-    ["balance.available", <Money amount={b.available} currency={b.currency} />],
-    ["balance.burn", <Money amount={b.burn_per_hour} currency={b.currency} per="hour" />],
-    ["balance.runway", b.runs_out_at ? <Time at={b.runs_out_at} relative /> : t("balance.long")],
-    ["balance.settled", <Money amount={b.settled} currency={b.currency} />],
-    ["balance.held", <Money amount={b.held} currency={b.currency} />],
-    ["balance.unbilled", <Money amount={b.unbilled_due} currency={b.currency} />],
-    ["balance.granted", <Money amount={b.granted} currency={b.currency} />],
-    ["balance.credit", <Money amount={b.credit_limit} currency={b.currency} />],
+    ["available", <Money amount={b.available} currency={b.currency} />],
+    ["burn", <Money amount={b.burn_per_hour} currency={b.currency} per="hour" />],
+    ["runway", b.runs_out_at ? <Time at={b.runs_out_at} relative /> : t("balance.long")],
+    ["settled", <Money amount={b.settled} currency={b.currency} />],
+    ["held", <Money amount={b.held} currency={b.currency} />],
+    ["unbilled", <Money amount={b.unbilled_due} currency={b.currency} />],
+    ["granted", <Money amount={b.granted} currency={b.currency} />],
+    ["credit", <Money amount={b.credit_limit} currency={b.currency} />],
   ];
   return (
     <Stack>
@@ -42,13 +42,13 @@ export function Balance() {
         {facts.map(([key, value]) => (
           <Paper key={key} withBorder p="sm">
             <Text size="sm" c="dimmed">
-              {t(key)}
+              {t(`balance.${key}`)}
             </Text>
             <Text fw={600} fz="lg" style={{ overflowWrap: "anywhere" }}>
               {value}
             </Text>
             <Text size="xs" c="dimmed">
-              {t(`${key}.means`)}
+              {t(`balance.${key}.means`)}
             </Text>
           </Paper>
         ))}
