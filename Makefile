@@ -130,7 +130,7 @@ test-stripe: $(STRIPE_MOCK) ## Test payments against Stripe's own mock, which is
 	SUANLI_TEST_STRIPE_MOCK=$(abspath $(STRIPE_MOCK)) $(GO) test -count=1 -v -run Mock ./internal/payment/stripe
 
 $(STRIPE_MOCK):
-	GOBIN=$(abspath $(dir $@)) $(GO) install github.com/stripe/stripe-mock@latest
+	GOBIN=$(abspath $(dir $@)) $(GO) install github.com/stripe/stripe-mock@v0.203.0
 
 # Needs root, mmdebstrap and a Python package index; a minute or three.
 $(JUPYTER): deploy/jupyter-image/build.sh deploy/jupyter-image/install.sh

@@ -11,6 +11,9 @@ fi
 # It takes itself for offline where there is nothing but a loopback.
 ip link set lo up
 ip link add outside type veth peer name nowhere
+# Without addresses that come a second later by themselves: that is a change, too.
+ip link set outside addrgenmode none
+ip link set nowhere addrgenmode none
 ip address add 192.0.2.1/24 dev outside
 ip link set outside up
 ip link set nowhere up

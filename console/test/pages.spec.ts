@@ -21,6 +21,8 @@ test("each page is without findings of axe and no wider than a small window", as
       await page.goto(`/console${place}`);
       await expect(page.getByRole("heading").first()).toBeVisible();
       await page.waitForLoadState("load");
+      // What is looked at is the page with its content.
+      await expect(page.locator('[role="status"][aria-label="Loading"]')).toHaveCount(0);
       for (const f of await axeFindings(page)) found.push(`${place} (${theme}): ${f}`);
       for (const width of widths) {
         await page.setViewportSize({ width, height: width < 500 ? 780 : 1000 });

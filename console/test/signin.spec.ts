@@ -11,6 +11,7 @@ for (const [locale, words] of Object.entries({
       await page.goto("/console/market?from=link");
       await expect(page).toHaveURL(/sign-in/);
       await expect(page.locator("html")).toHaveAttribute("lang", locale);
+      await expect(page.getByRole("heading", { level: 1 })).toBeVisible();
       expect(await axeFindings(page)).toEqual([]);
 
       await page.locator('input[type="email"]').fill(world.email);

@@ -118,7 +118,7 @@ export function Files({ leaseId }: { leaseId: string }) {
     { id: "mode", header: t("live.files.mode"), cell: ({ row }) => <Text size="xs" ff="monospace">{row.original.mode}</Text> },
     {
       id: "do",
-      header: "",
+      header: t("market.actions"),
       cell: ({ row: { original: f } }) =>
         f.kind === "file" && (
           <Tooltip label={t("live.files.download")}>
@@ -136,11 +136,11 @@ export function Files({ leaseId }: { leaseId: string }) {
       <Group justify="space-between" align="flex-end" gap="xs">
         <Stack gap={4}>
           <Breadcrumbs separatorMargin={4} aria-label={t("live.files.path")} style={{ flexWrap: "wrap" }}>
-            <UnstyledButton fz="sm" c="dimmed" onClick={() => setPath("/")} aria-label={t("live.files.root")}>
-              /
+            <UnstyledButton miw={24} mih={24} c="dimmed" onClick={() => setPath("/")} aria-label={t("live.files.root")}>
+              <IconHome size={16} style={{ verticalAlign: "middle" }} aria-hidden />
             </UnstyledButton>
             {parts.map((name, i) => (
-              <UnstyledButton key={i} fz="sm" fw={i === parts.length - 1 ? 600 : 400} aria-current={i === parts.length - 1 ? "location" : undefined} onClick={() => setPath(`/${parts.slice(0, i + 1).join("/")}`)}>
+              <UnstyledButton key={i} miw={24} mih={24} fz="sm" fw={i === parts.length - 1 ? 600 : 400} aria-current={i === parts.length - 1 ? "location" : undefined} onClick={() => setPath(`/${parts.slice(0, i + 1).join("/")}`)}>
                 <bdi>{plain(name)}</bdi>
               </UnstyledButton>
             ))}
