@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"suanli.dev/api"
+	"suanli.dev/internal/documented"
 	"suanli.dev/internal/sim"
 )
 
@@ -44,15 +45,7 @@ func TestTheDocumentShowsWhatASimulationPrints(t *testing.T) {
 	if shown != 2 {
 		t.Fatalf("%s shows %d outputs", simulatePath, shown)
 	}
-	if current == string(old) {
-		return
-	}
-	if !*update {
-		t.Fatalf("%s does not show what the example prints; run make generate:\n%s", simulatePath, current)
-	}
-	if err := os.WriteFile(simulatePath, []byte(current), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	documented.Whole(t, simulatePath, current)
 }
 
 var yamlBlock = regexp.MustCompile("(?s)```yaml\n(.*?)```\n")

@@ -2,9 +2,6 @@ package earning
 
 import (
 	"context"
-	"flag"
-	"os"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -13,6 +10,7 @@ import (
 
 	"suanli.dev/internal/account"
 	"suanli.dev/internal/billing"
+	"suanli.dev/internal/documented"
 	"suanli.dev/internal/fault"
 	"suanli.dev/internal/ledger"
 	"suanli.dev/internal/money"
@@ -252,27 +250,7 @@ func TestPayoutsNeverPayMoreThanWasEarnedWhateverHappens(t *testing.T) {
 	})
 }
 
-var update = flag.Bool("update", false, "write the table in docs/host.md again")
-
 func TestTheDocumentShowsThePayoutStates(t *testing.T) {
 	t.Parallel()
-	const path, begin, end = "../../docs/host.md", "<!-- payout states: begin -->\n", "<!-- payout states: end -->"
-	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	head, rest, ok := strings.Cut(string(text), begin)
-	old, tail, ok2 := strings.Cut(rest, end)
-	if !ok || !ok2 {
-		t.Fatalf("%s has no marks for the table", path)
-	}
-	if old == PayoutTable() {
-		return
-	}
-	if !*update {
-		t.Fatalf("%s differs from the machine; run go generate ./internal/earning", path)
-	}
-	if err := os.WriteFile(path, []byte(head+begin+PayoutTable()+end+tail), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	documented.Part(t, "../../docs/host.md", "<!-- payout states: begin -->\n", "<!-- payout states: end -->", PayoutTable())
 }

@@ -1,15 +1,11 @@
 package lease
 
 import (
-	"flag"
-	"os"
 	"slices"
 	"testing"
+
+	"suanli.dev/internal/documented"
 )
-
-var update = flag.Bool("update", false, "write docs/leases.md")
-
-const documentFile = "../../docs/leases.md"
 
 const documentHead = `# The life of a lease
 
@@ -38,20 +34,7 @@ stopped, or that nothing is left of it.
 
 func TestTheDocumentShowsTheStateMachine(t *testing.T) {
 	t.Parallel()
-	want := documentHead + TransitionTable()
-	if *update {
-		if err := os.WriteFile(documentFile, []byte(want), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	got, err := os.ReadFile(documentFile)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if string(got) != want {
-		t.Error("docs/leases.md does not show the state machine as it is; run `go generate ./internal/lease`")
-	}
+	documented.Whole(t, "../../docs/leases.md", documentHead+TransitionTable())
 }
 
 var allEvents = []Event{Dispatch, ConfirmRunning, ConfirmStopped, ConfirmInterrupted, ConfirmAbsent, ReportFailure, RequestStop,

@@ -80,10 +80,11 @@ var layers = map[string]rule{
 
 	"internal/server": {layer: edge},
 
-	"cmd":           {layer: command},
-	"internal/lint": {layer: command, only: nothing},
-	"bench":         {layer: command},
-	"e2e":           {layer: command},
+	"cmd":                 {layer: command},
+	"internal/lint":       {layer: command, only: nothing},
+	"internal/documented": {layer: core, only: nothing},
+	"bench":               {layer: command},
+	"e2e":                 {layer: command},
 }
 
 // ruleOf is the line of a package: its own, or that of the nearest folder above.

@@ -1,41 +1,14 @@
 package market
 
 import (
-	"flag"
-	"os"
-	"strings"
 	"testing"
-)
 
-var update = flag.Bool("update", false, "write docs/market.md")
-
-const (
-	documentFile = "../../docs/market.md"
-	tableBegins  = "<!-- states -->\n"
-	tableEnds    = "<!-- end of states -->\n"
+	"suanli.dev/internal/documented"
 )
 
 func TestTheDocumentShowsTheStateMachine(t *testing.T) {
 	t.Parallel()
-	content, err := os.ReadFile(documentFile)
-	if err != nil {
-		t.Fatal(err)
-	}
-	before, rest, ok := strings.Cut(string(content), tableBegins)
-	_, after, ended := strings.Cut(rest, tableEnds)
-	if !ok || !ended {
-		t.Fatalf("docs/market.md has no place for the states between %q and %q", tableBegins, tableEnds)
-	}
-	want := before + tableBegins + TransitionTable() + tableEnds + after
-	if *update {
-		if err := os.WriteFile(documentFile, []byte(want), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	if string(content) != want {
-		t.Error("docs/market.md does not show the states of bids as they are; run `go generate ./internal/market`")
-	}
+	documented.Part(t, "../../docs/market.md", "<!-- states -->\n", "<!-- end of states -->\n", TransitionTable())
 }
 
 func TestEveryStateOfABidIsReachedAndEveryBidCanBeWithdrawn(t *testing.T) {

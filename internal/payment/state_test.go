@@ -1,41 +1,14 @@
 package payment
 
 import (
-	"flag"
-	"os"
-	"strings"
 	"testing"
-)
 
-var update = flag.Bool("update", false, "write docs/payments.md")
-
-const (
-	documentFile = "../../docs/payments.md"
-	tableBegins  = "<!-- states -->\n"
-	tableEnds    = "<!-- end of states -->\n"
+	"suanli.dev/internal/documented"
 )
 
 func TestTheDocumentShowsTheStateMachine(t *testing.T) {
 	t.Parallel()
-	content, err := os.ReadFile(documentFile)
-	if err != nil {
-		t.Fatal(err)
-	}
-	before, rest, ok := strings.Cut(string(content), tableBegins)
-	_, after, ended := strings.Cut(rest, tableEnds)
-	if !ok || !ended {
-		t.Fatalf("docs/payments.md has no place for the states between %q and %q", tableBegins, tableEnds)
-	}
-	want := before + tableBegins + TransitionTable() + tableEnds + after
-	if *update {
-		if err := os.WriteFile(documentFile, []byte(want), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	if string(content) != want {
-		t.Error("docs/payments.md does not show the states of payments as they are; run `go generate ./internal/payment`")
-	}
+	documented.Part(t, "../../docs/payments.md", "<!-- states -->\n", "<!-- end of states -->\n", TransitionTable())
 }
 
 func TestEveryStateOfAPaymentIsReachedAndMoneyThatCameIsNeverForgotten(t *testing.T) {

@@ -1,41 +1,14 @@
 package reservation
 
 import (
-	"flag"
-	"os"
-	"strings"
 	"testing"
-)
 
-var update = flag.Bool("update", false, "write docs/reservations.md")
-
-const (
-	documentFile = "../../docs/reservations.md"
-	tableBegins  = "<!-- states -->\n"
-	tableEnds    = "<!-- end of states -->\n"
+	"suanli.dev/internal/documented"
 )
 
 func TestTheDocumentShowsTheStateMachine(t *testing.T) {
 	t.Parallel()
-	content, err := os.ReadFile(documentFile)
-	if err != nil {
-		t.Fatal(err)
-	}
-	before, rest, ok := strings.Cut(string(content), tableBegins)
-	_, after, ended := strings.Cut(rest, tableEnds)
-	if !ok || !ended {
-		t.Fatalf("docs/reservations.md has no place for the states between %q and %q", tableBegins, tableEnds)
-	}
-	want := before + tableBegins + TransitionTable() + tableEnds + after
-	if *update {
-		if err := os.WriteFile(documentFile, []byte(want), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	if string(content) != want {
-		t.Error("docs/reservations.md does not show the states as they are; run `go generate ./internal/reservation`")
-	}
+	documented.Part(t, "../../docs/reservations.md", "<!-- states -->\n", "<!-- end of states -->\n", TransitionTable())
 }
 
 func TestEveryStateIsReachedAndEveryReservationCanEnd(t *testing.T) {

@@ -1,17 +1,12 @@
 package server
 
 import (
-	"bytes"
 	"encoding/json"
-	"flag"
-	"os"
 	"strings"
 	"testing"
+
+	"suanli.dev/internal/documented"
 )
-
-var update = flag.Bool("update", false, "write api/openapi.json")
-
-const documentFile = "../../api/openapi.json"
 
 func TestTheOpenAPIDocumentIsCurrent(t *testing.T) {
 	t.Parallel()
@@ -19,19 +14,7 @@ func TestTheOpenAPIDocumentIsCurrent(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if *update {
-		if err := os.WriteFile(documentFile, got, 0o644); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	want, err := os.ReadFile(documentFile)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !bytes.Equal(got, want) {
-		t.Fatal("api/openapi.json is not what the server registers; run `go generate ./api`")
-	}
+	documented.Whole(t, "../../api/openapi.json", string(got))
 }
 
 func TestEveryOperationIsDescribedForPeopleAndPrograms(t *testing.T) {
