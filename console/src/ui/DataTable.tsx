@@ -9,7 +9,7 @@ import { useTranslation } from "react-i18next";
 // eslint-disable-next-line @typescript-eslint/no-explicit-any
 export type Columns<T> = ColumnDef<T, any>[];
 
-type Props<T> = {
+export type DataTableProps<T> = {
   label: string; // what the table lists, for screen readers
   rows: T[];
   columns: Columns<T>;
@@ -23,7 +23,7 @@ type Props<T> = {
 const rowHeight = 44;
 
 /** A table that draws only the rows in sight, however many there are. */
-export function DataTable<T>({ label, rows, columns, rowKey, onOpen, more, loading, height = "calc(100dvh - 260px)" }: Props<T>) {
+export function DataTable<T>({ label, rows, columns, rowKey, onOpen, more, loading, height = "calc(100dvh - 260px)" }: DataTableProps<T>) {
   const { t } = useTranslation();
   const [sorting, setSorting] = useState<SortingState>([]);
   const table = useReactTable({

@@ -1,12 +1,12 @@
 import { Code, Text } from "@mantine/core";
 import { useTranslation } from "react-i18next";
 import { api, data, type Schema } from "../../api/client";
-import { DataTable, type Columns } from "../../ui/DataTable";
+import { type Columns } from "../../ui/DataTable";
 import { Empty } from "../../ui/Empty";
-import { ErrorPanel } from "../../ui/errors";
 import { Time } from "../../ui/format";
 import { Page } from "../../ui/Page";
 import { usePages } from "../../ui/pages";
+import { PagedTable } from "../../ui/PagedTable";
 
 type Entry = Schema["AuditEntry"];
 
@@ -26,13 +26,7 @@ export function Audit() {
   ];
   return (
     <Page title={t("audit.title")} about={t("audit.about")}>
-      {entries.error ? (
-        <ErrorPanel error={entries.error} retry={entries.retry} />
-      ) : !entries.first && entries.rows.length === 0 ? (
-        <Empty title={t("audit.empty.title")} text={t("audit.empty.text")} />
-      ) : (
-        <DataTable label={t("audit.title")} rows={entries.rows} columns={columns} rowKey={(e) => e.id} more={entries.more} loading={entries.first || entries.loading} />
-      )}
+      <PagedTable list={entries} empty={<Empty title={t("audit.empty.title")} text={t("audit.empty.text")} />} label={t("audit.title")} columns={columns} rowKey={(e) => e.id} />
     </Page>
   );
 }

@@ -9,12 +9,13 @@ import { useMay } from "../../me";
 import { ButtonLink } from "../../ui/ButtonLink";
 import { confirm } from "../../ui/confirm";
 import { Copy } from "../../ui/Copy";
-import { DataTable, type Columns } from "../../ui/DataTable";
+import { type Columns } from "../../ui/DataTable";
 import { Empty } from "../../ui/Empty";
 import { ErrorPanel } from "../../ui/errors";
 import { Time } from "../../ui/format";
 import { Page } from "../../ui/Page";
 import { usePages } from "../../ui/pages";
+import { PagedTable } from "../../ui/PagedTable";
 import { WebhookForm } from "./settings/WebhookForm";
 
 type Delivery = Schema["WebhookDelivery"];
@@ -108,13 +109,7 @@ export function Webhook() {
           )}
         </Group>
       )}
-      {deliveries.error ? (
-        <ErrorPanel error={deliveries.error} retry={deliveries.retry} />
-      ) : !deliveries.first && deliveries.rows.length === 0 ? (
-        <Empty title={t("delivery.empty.title")} text={t("delivery.empty.text")} />
-      ) : (
-        <DataTable label={t("delivery.title")} rows={deliveries.rows} columns={columns} rowKey={(d) => d.id} onOpen={(d) => setShown(d.id)} more={deliveries.more} loading={deliveries.first || deliveries.loading} />
-      )}
+      <PagedTable list={deliveries} empty={<Empty title={t("delivery.empty.title")} text={t("delivery.empty.text")} />} label={t("delivery.title")} columns={columns} rowKey={(d) => d.id} onOpen={(d) => setShown(d.id)} />
       {editing && w && <WebhookForm webhook={w} close={() => setEditing(false)} />}
       <Modal opened={!!shown} onClose={() => setShown(undefined)} title={t("delivery.log")} size="lg" closeButtonProps={{ "aria-label": t("action.close") }}>
         {shown && <Log webhookId={webhookId} deliveryId={shown} />}

@@ -1,13 +1,13 @@
 import { Code, Group, Text } from "@mantine/core";
 import { useTranslation } from "react-i18next";
 import { api, data, type Schema } from "../../api/client";
-import { DataTable, type Columns } from "../../ui/DataTable";
+import { type Columns } from "../../ui/DataTable";
 import { Empty } from "../../ui/Empty";
-import { ErrorPanel } from "../../ui/errors";
 import { duration, Money, Time } from "../../ui/format";
 import { Page } from "../../ui/Page";
 import { usePages } from "../../ui/pages";
 import { Simulated } from "../../ui/simulated";
+import { PagedTable } from "../../ui/PagedTable";
 
 type Row = Schema["Demand"];
 
@@ -41,13 +41,7 @@ export function Demand() {
       <Text size="sm" component="div">
         {t("op.demand.simulator")} <Code>suanli sim export</Code> <Code>suanli sim run</Code> (docs/simulate.md)
       </Text>
-      {list.error ? (
-        <ErrorPanel error={list.error} retry={list.retry} />
-      ) : !list.first && list.rows.length === 0 ? (
-        <Empty title={t("op.demand.empty.title")} text={t("op.demand.empty.text")} />
-      ) : (
-        <DataTable label={t("nav.op.demand")} rows={list.rows} columns={columns} rowKey={(d) => d.id} more={list.more} loading={list.first || list.loading} />
-      )}
+      <PagedTable list={list} empty={<Empty title={t("op.demand.empty.title")} text={t("op.demand.empty.text")} />} label={t("nav.op.demand")} columns={columns} rowKey={(d) => d.id} />
     </Page>
   );
 }

@@ -3,13 +3,13 @@ import { useNavigate } from "@tanstack/react-router";
 import { useTranslation } from "react-i18next";
 import { api, data, type Schema } from "../../api/client";
 import { Copy } from "../../ui/Copy";
-import { DataTable, type Columns } from "../../ui/DataTable";
+import { type Columns } from "../../ui/DataTable";
 import { Empty } from "../../ui/Empty";
-import { ErrorPanel } from "../../ui/errors";
 import { Money, Time } from "../../ui/format";
 import { Page } from "../../ui/Page";
 import { usePages } from "../../ui/pages";
 import { useUrlText } from "../../ui/urlstate";
+import { PagedTable } from "../../ui/PagedTable";
 
 export type Payment = Schema["Payment"];
 
@@ -60,13 +60,7 @@ export function Payments() {
         <Switch label={t("op.payment.only_attention")} checked={!!attention} onChange={(e) => setAttention(e.currentTarget.checked ? "yes" : "")} />
         <Select clearable placeholder={t("host.any_state")} aria-label={t("host.state")} value={state || null} onChange={(v) => setState(v ?? "")} data={paymentStates.map((s) => ({ value: s, label: t(`op.payment.state.${s}`) }))} />
       </Group>
-      {list.error ? (
-        <ErrorPanel error={list.error} retry={list.retry} />
-      ) : !list.first && list.rows.length === 0 ? (
-        <Empty title={t(attention ? "op.payment.calm.title" : "op.payment.empty.title")} text={t(attention ? "op.payment.calm.text" : "op.payment.empty.text")} />
-      ) : (
-        <DataTable label={t("nav.op.payments")} rows={list.rows} columns={columns} rowKey={(p) => p.id} more={list.more} loading={list.first || list.loading} onOpen={(p) => void navigate({ to: "/operate/payments/$paymentId", params: { paymentId: p.id } })} />
-      )}
+      <PagedTable list={list} empty={<Empty title={t(attention ? "op.payment.calm.title" : "op.payment.empty.title")} text={t(attention ? "op.payment.calm.text" : "op.payment.empty.text")} />} label={t("nav.op.payments")} columns={columns} rowKey={(p) => p.id} onOpen={(p) => void navigate({ to: "/operate/payments/$paymentId", params: { paymentId: p.id } })} />
     </Page>
   );
 }

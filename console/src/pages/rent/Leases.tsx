@@ -5,13 +5,13 @@ import { useTranslation } from "react-i18next";
 import { api, data, type Schema } from "../../api/client";
 import { useMay } from "../../me";
 import { ButtonLink } from "../../ui/ButtonLink";
-import { DataTable, type Columns } from "../../ui/DataTable";
+import { type Columns } from "../../ui/DataTable";
 import { Empty } from "../../ui/Empty";
-import { ErrorPanel } from "../../ui/errors";
 import { Money, Time } from "../../ui/format";
 import { Page } from "../../ui/Page";
 import { usePages } from "../../ui/pages";
 import { Simulated } from "../../ui/simulated";
+import { PagedTable } from "../../ui/PagedTable";
 import { useLeaseChanges } from "./lease/live";
 import { State } from "./lease/State";
 import { useVerbs, verbsOf } from "./lease/useVerbs";
@@ -71,18 +71,23 @@ export function Leases() {
         <SegmentedControl aria-label={t("leases.which")} value={over ? "all" : "live"} onChange={(v) => void navigate({ to: "/leases", search: v === "all" ? { over: true } : {} })} data={[{ value: "live", label: t("leases.live") }, { value: "all", label: t("leases.all") }]} />
       }
     >
-      {leases.error ? (
-        <ErrorPanel error={leases.error} retry={leases.retry} />
-      ) : !leases.first && leases.rows.length === 0 ? (
-        <Empty title={t("leases.empty.title")} text={t("leases.empty.text")}>
-          <Group>
-            <ButtonLink to="/templates">{t("leases.from_template")}</ButtonLink>
-            <ButtonLink to="/market" variant="default">{t("nav.market")}</ButtonLink>
-          </Group>
-        </Empty>
-      ) : (
-        <DataTable label={t("leases.title")} rows={leases.rows} columns={columns} rowKey={(l) => l.id} onOpen={(l) => void navigate({ to: "/leases/$leaseId", params: { leaseId: l.id } })} more={leases.more} loading={leases.first || leases.loading} />
-      )}
+      <PagedTable
+        list={leases}
+        label={t("leases.title")}
+        columns={columns}
+        rowKey={(l) => l.id}
+        onOpen={(l) => void navigate({ to: "/leases/$leaseId", params: { leaseId: l.id } })}
+        empty={
+          <Empty title={t("leases.empty.title")} text={t("leases.empty.text")}>
+            <Group>
+              <ButtonLink to="/templates">{t("leases.from_template")}</ButtonLink>
+              <ButtonLink to="/market" variant="default">
+                {t("nav.market")}
+              </ButtonLink>
+            </Group>
+          </Empty>
+        }
+      />
     </Page>
   );
 }

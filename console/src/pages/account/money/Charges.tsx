@@ -4,13 +4,14 @@ import { useNavigate, useSearch } from "@tanstack/react-router";
 import { useTranslation } from "react-i18next";
 import { api, data, type Schema } from "../../../api/client";
 import { Copy } from "../../../ui/Copy";
-import { DataTable, type Columns } from "../../../ui/DataTable";
+import { type Columns } from "../../../ui/DataTable";
 import { Empty } from "../../../ui/Empty";
 import { ErrorPanel } from "../../../ui/errors";
 import { Money, Time } from "../../../ui/format";
 import { usePages } from "../../../ui/pages";
 import { Simulated } from "../../../ui/simulated";
 import { TextLink } from "../../../ui/TextLink";
+import { PagedTable } from "../../../ui/PagedTable";
 import type { MoneySearch } from "./search";
 
 type Charge = Schema["Charge"];
@@ -55,13 +56,7 @@ export function Charges() {
   ];
   return (
     <>
-      {charges.error ? (
-        <ErrorPanel error={charges.error} retry={charges.retry} />
-      ) : !charges.first && charges.rows.length === 0 ? (
-        <Empty title={t("charge.empty.title")} text={t("charge.empty.text")} />
-      ) : (
-        <DataTable label={t("money.tab.charges")} rows={charges.rows} columns={columns} rowKey={(c) => c.id} onOpen={(c) => open(c.id)} more={charges.more} loading={charges.first || charges.loading} />
-      )}
+      <PagedTable list={charges} empty={<Empty title={t("charge.empty.title")} text={t("charge.empty.text")} />} label={t("money.tab.charges")} columns={columns} rowKey={(c) => c.id} onOpen={(c) => open(c.id)} />
       <Modal opened={!!search.charge} onClose={() => open(undefined)} title={t("charge.why.title")} size="lg" closeButtonProps={{ "aria-label": t("action.close") }}>
         {search.charge && <Explanation id={search.charge} />}
       </Modal>

@@ -6,6 +6,7 @@ import { Empty } from "../../../ui/Empty";
 import { ErrorPanel } from "../../../ui/errors";
 import { Money, Time } from "../../../ui/format";
 import { usePages } from "../../../ui/pages";
+import { PagedTable } from "../../../ui/PagedTable";
 
 type Payment = Schema["Payment"];
 type Transfer = Schema["Transfer"];
@@ -55,13 +56,7 @@ export function Payments() {
   ];
   return (
     <Stack>
-      {payments.error ? (
-        <ErrorPanel error={payments.error} retry={payments.retry} />
-      ) : !payments.first && payments.rows.length === 0 ? (
-        <Empty title={t("payment.empty.title")} text={t("payment.empty.text")} />
-      ) : (
-        <DataTable label={t("money.tab.payments")} rows={payments.rows} columns={columns} rowKey={(p) => p.id} more={payments.more} loading={payments.first || payments.loading} height={320} />
-      )}
+      <PagedTable list={payments} empty={<Empty title={t("payment.empty.title")} text={t("payment.empty.text")} />} label={t("money.tab.payments")} columns={columns} rowKey={(p) => p.id} height={320} />
       <Title order={2} size="h4">
         {t("transfer.title")}
       </Title>

@@ -6,11 +6,12 @@ import { useTranslation } from "react-i18next";
 import { api, data, newKey, once, type Schema } from "../../../api/client";
 import { useMay, useMe } from "../../../me";
 import { Copy } from "../../../ui/Copy";
-import { DataTable, type Columns } from "../../../ui/DataTable";
+import { type Columns } from "../../../ui/DataTable";
 import { Empty } from "../../../ui/Empty";
 import { ErrorPanel } from "../../../ui/errors";
 import { Time } from "../../../ui/format";
 import { usePages } from "../../../ui/pages";
+import { PagedTable } from "../../../ui/PagedTable";
 import { useRemoval } from "./useRemoval";
 
 type Key = Schema["APIKey"];
@@ -59,13 +60,7 @@ export function ApiKeys() {
         </Title>
         {may && <Button onClick={() => setMaking(true)}>{t("apikey.make")}</Button>}
       </Group>
-      {keys.error ? (
-        <ErrorPanel error={keys.error} retry={keys.retry} />
-      ) : !keys.first && keys.rows.length === 0 ? (
-        <Empty title={t("apikey.empty.title")} text={t("apikey.empty.text")} />
-      ) : (
-        <DataTable label={t("apikey.title")} rows={keys.rows} columns={columns} rowKey={(k) => k.id} more={keys.more} loading={keys.first || keys.loading} height={360} />
-      )}
+      <PagedTable list={keys} empty={<Empty title={t("apikey.empty.title")} text={t("apikey.empty.text")} />} label={t("apikey.title")} columns={columns} rowKey={(k) => k.id} height={360} />
       {making && <Make close={() => setMaking(false)} />}
     </section>
   );

@@ -5,11 +5,12 @@ import { useState } from "react";
 import { useTranslation } from "react-i18next";
 import { api, data, newKey, once, type Schema } from "../../../api/client";
 import { useMay } from "../../../me";
-import { DataTable, type Columns } from "../../../ui/DataTable";
+import { type Columns } from "../../../ui/DataTable";
 import { Empty } from "../../../ui/Empty";
 import { ErrorPanel } from "../../../ui/errors";
 import { Time } from "../../../ui/format";
 import { usePages } from "../../../ui/pages";
+import { PagedTable } from "../../../ui/PagedTable";
 import { useRemoval } from "./useRemoval";
 
 type Key = Schema["SSHKey"];
@@ -44,13 +45,7 @@ export function SshKeys() {
         </Title>
         {may && <Button onClick={() => setAdding(true)}>{t("ssh.add")}</Button>}
       </Group>
-      {keys.error ? (
-        <ErrorPanel error={keys.error} retry={keys.retry} />
-      ) : !keys.first && keys.rows.length === 0 ? (
-        <Empty title={t("ssh.empty.title")} text={t("ssh.empty.text")} />
-      ) : (
-        <DataTable label={t("ssh.title")} rows={keys.rows} columns={columns} rowKey={(k) => k.id} more={keys.more} loading={keys.first || keys.loading} height={360} />
-      )}
+      <PagedTable list={keys} empty={<Empty title={t("ssh.empty.title")} text={t("ssh.empty.text")} />} label={t("ssh.title")} columns={columns} rowKey={(k) => k.id} height={360} />
       {adding && <Add close={() => setAdding(false)} />}
     </section>
   );

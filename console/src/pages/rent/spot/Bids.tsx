@@ -7,13 +7,14 @@ import { useTranslation } from "react-i18next";
 import { api, data, newKey, once, type Schema } from "../../../api/client";
 import { useMay } from "../../../me";
 import { confirm } from "../../../ui/confirm";
-import { DataTable, type Columns } from "../../../ui/DataTable";
+import { type Columns } from "../../../ui/DataTable";
 import { Empty } from "../../../ui/Empty";
 import { ErrorPanel, useErrorText } from "../../../ui/errors";
 import { Money, Time } from "../../../ui/format";
 import { usePages } from "../../../ui/pages";
 import { Simulated } from "../../../ui/simulated";
 import { TextLink } from "../../../ui/TextLink";
+import { PagedTable } from "../../../ui/PagedTable";
 import { Advice } from "./Advice";
 import { none } from "./search";
 
@@ -104,13 +105,7 @@ export function Bids() {
       <Group justify="flex-end">
         <Switch label={t("bid.all")} checked={all} onChange={(e) => setAll(e.currentTarget.checked)} />
       </Group>
-      {bids.error ? (
-        <ErrorPanel error={bids.error} retry={bids.retry} />
-      ) : !bids.first && bids.rows.length === 0 ? (
-        <Empty title={t("bid.empty.title")} text={t("bid.empty.text")} />
-      ) : (
-        <DataTable label={t("spot.bids")} rows={bids.rows} columns={columns} rowKey={(b) => b.id} more={bids.more} loading={bids.first || bids.loading} />
-      )}
+      <PagedTable list={bids} empty={<Empty title={t("bid.empty.title")} text={t("bid.empty.text")} />} label={t("spot.bids")} columns={columns} rowKey={(b) => b.id} />
       {changing && <Change bid={changing} close={() => setChanging(undefined)} />}
     </Stack>
   );
