@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"suanli.dev/internal/pricing/auction"
+	"suanli.dev/internal/pricing/auction/welfare"
 )
 
 const (
@@ -116,8 +117,8 @@ func benchWelfare(_ context.Context, _ *world) (result, error) {
 		if err != nil {
 			return result{}, err
 		}
-		got, bad := welfareOf(m, cleared)
-		best := optimalWelfare(m, max(got, plainWelfare(m)))
+		got, bad := welfare.Of(m, cleared)
+		best := welfare.Most(m, max(got, plainWelfare(m)))
 		wrong += bad
 		q, p := part(got, best), part(plainWelfare(m), best)
 		ours, peer, total, plainTotal = min(ours, q), min(peer, p), total+q, plainTotal+p
@@ -133,9 +134,9 @@ func benchWelfare(_ context.Context, _ *world) (result, error) {
 			if err != nil {
 				return result{}, err
 			}
-			got, bad := welfareOf(m, cleared)
+			got, bad := welfare.Of(m, cleared)
 			wrong += bad
-			q := part(got, divisibleWelfare(m))
+			q := part(got, welfare.Divided(m))
 			worst, mean = min(worst, q), mean+q/30
 		}
 		fmt.Printf("  markets of %d hosts: at least %.3f of the optimum in the mean, %.3f in the worst; cleared in at most %s\n", hosts, mean, worst, longest.Round(time.Millisecond/10))
@@ -165,127 +166,9 @@ func smallMarket(r *rand.Rand, hosts, bids int, even bool) auction.Market {
 	return m
 }
 
-// welfareOf is the welfare of a round in which nobody ran before, and how many
-// goods have no one price that all who pay it and all who get it agreed to.
-func welfareOf(m auction.Market, r auction.Result) (sum int64, wrong int) {
-	floors := map[string]auction.Price{}
-	for _, h := range m.Hosts {
-		floors[h.ID] = h.Floor
-	}
-	bad := map[int]bool{}
-	for i, d := range r.Decisions {
-		if d.Action != auction.Start {
-			continue
-		}
-		b := m.Bids[i]
-		sum += int64(b.GPUs) * int64(b.Limit()-floors[d.Host])
-		if g, ok := r.Good(b.GPUs); !ok || g.Price > b.Limit() || g.Price < floors[d.Host] {
-			bad[b.GPUs] = true
-		}
-	}
-	seen := map[int]bool{}
-	for _, g := range r.Goods {
-		if seen[g.GPUs] {
-			bad[g.GPUs] = true
-		}
-		seen[g.GPUs] = true
-	}
-	return sum, len(bad)
-}
-
-// optimalWelfare is the highest welfare, or known where nothing is above it. Host
-// after host, it keeps for each number of bids of each size that have a place the
-// best that these can make, the best bids of each size first, and gives up what
-// even the fractional relaxation of the rest cannot bring above the best that is
-// known.
-func optimalWelfare(m auction.Market, known int64) int64 {
-	type taken [9]uint8 // of each size
-	bids, hosts := sorted(m)
-	var sizes [9][]auction.Bid
-	for _, b := range bids {
-		sizes[b.GPUs] = append(sizes[b.GPUs], b)
-	}
-	left := make([]auction.Bid, 0, len(bids))
-	rest := func(t taken, h int) int64 {
-		left = left[:0]
-		for _, b := range bids {
-			if t[b.GPUs] > 0 {
-				t[b.GPUs]--
-				continue
-			}
-			left = append(left, b)
-		}
-		return relaxed(left, hosts[h:])
-	}
-	layer := map[taken]int64{{}: 0}
-	for h := range hosts {
-		next := map[taken]int64{}
-		var fill func(t taken, size, room int, sum int64)
-		fill = func(t taken, size, room int, sum int64) {
-			if known = max(known, sum); size == 0 {
-				if was, ok := next[t]; (!ok || sum > was) && sum+rest(t, h+1) > known {
-					next[t] = sum
-				}
-				return
-			}
-			fill(t, size-1, room, sum)
-			for n := int(t[size]); n < len(sizes[size]) && room >= size; n++ {
-				sum += int64(size) * int64(sizes[size][n].Limit()-hosts[h].Floor)
-				t[size]++
-				room -= size
-				fill(t, size-1, room, sum)
-			}
-		}
-		for t, sum := range layer {
-			if sum+rest(t, h) > known {
-				fill(t, 8, hosts[h].GPUs, sum)
-			}
-		}
-		layer = next
-	}
-	return known
-}
-
-// sorted has the best bids and the cheapest hosts first.
-func sorted(m auction.Market) ([]auction.Bid, []auction.Host) {
-	bids, hosts := slices.Clone(m.Bids), slices.Clone(m.Hosts)
-	slices.SortFunc(bids, func(a, b auction.Bid) int { return cmp.Compare(b.Limit(), a.Limit()) })
-	slices.SortFunc(hosts, func(a, b auction.Host) int { return cmp.Compare(a.Floor, b.Floor) })
-	return bids, hosts
-}
-
-// relaxed is the welfare if bundles could be taken apart: the best bids get the
-// cheapest GPUs. Both are sorted.
-func relaxed(bids []auction.Bid, hosts []auction.Host) (sum int64) {
-	h, room := -1, 0
-	for _, b := range bids {
-		for need := b.GPUs; need > 0; {
-			if room == 0 {
-				if h++; h == len(hosts) {
-					return sum
-				}
-				room = hosts[h].GPUs
-				continue
-			}
-			n := min(need, room)
-			if b.Limit() <= hosts[h].Floor {
-				return sum
-			}
-			sum += int64(n) * int64(b.Limit()-hosts[h].Floor)
-			need, room = need-n, room-n
-		}
-	}
-	return sum
-}
-
-func divisibleWelfare(m auction.Market) int64 {
-	bids, hosts := sorted(m)
-	return relaxed(bids, hosts)
-}
-
 // plainWelfare gives the best bid the first host with room, and so on.
 func plainWelfare(m auction.Market) (sum int64) {
-	bids, hosts := sorted(m)
+	bids, hosts := welfare.Sorted(m)
 	for _, b := range bids {
 		for h := range hosts {
 			if hosts[h].GPUs >= b.GPUs && hosts[h].Floor <= b.Limit() {
