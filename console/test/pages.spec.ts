@@ -9,7 +9,10 @@ test("each page is without findings of axe and no wider than a small window", as
   test.setTimeout(300_000);
   await enter(page, "/market", token);
   await expect(page.getByRole("heading", { level: 1 })).toBeVisible();
-  const menu = await page.locator("nav a[href^='/console/']").evaluateAll((list) => list.map((a) => a.getAttribute("href")!.replace("/console", "")));
+  // The menu is as long as the person's rights, which come a moment after the page.
+  const entries = page.locator("nav a[href^='/console/']");
+  await expect.poll(() => entries.count()).toBeGreaterThan(10);
+  const menu = await entries.evaluateAll((list) => list.map((a) => a.getAttribute("href")!.replace("/console", "")));
   const places = [...new Set([...menu, ...["terminal", "graphs", "files"].map((v) => `/live/${world.lease}?view=${v}`), "/nowhere"])];
   expect(places.length, places.join(" ")).toBeGreaterThan(15);
   mkdirSync(world.out, { recursive: true });
