@@ -30,6 +30,25 @@ function compress(): Plugin {
 export default defineConfig({
   base: "/console/",
   plugins: [react(), compress()],
-  build: { outDir: out, emptyOutDir: true, assetsInlineLimit: 0, target: "es2022", chunkSizeWarningLimit: 700 },
+  build: {
+    outDir: out,
+    emptyOutDir: true,
+    assetsInlineLimit: 0,
+    target: "es2022",
+    chunkSizeWarningLimit: 700,
+    // What every page needs comes in few files, each of which costs a round trip: the
+    // texts of a language, and the libraries.
+    rolldownOptions: {
+      output: {
+        codeSplitting: {
+          groups: [
+            { name: "en", test: /src\/i18n\/en\// },
+            { name: "zh-CN", test: /src\/i18n\/zh-CN\// },
+            { name: "base", test: /node_modules\/(react|react-dom|scheduler|use-sync-external-store|react-i18next|i18next|openapi-fetch|@mantine\/(core|hooks|notifications)|@floating-ui|clsx|@tanstack\/(query-core|react-query|router-core|react-router|history|store|react-store))\//, minShareCount: 3 },
+          ],
+        },
+      },
+    },
+  },
   server: { proxy: Object.fromEntries(["/v1", "/readyz"].map((path) => [path, { target: process.env.SUANLI_URL ?? "http://127.0.0.1:7080", ws: true }])) },
 });

@@ -39,7 +39,8 @@ session.subscribe(() => {
   void router.invalidate();
 });
 
-void startLanguage().then(() => {
+// The texts and the page's own program come at the same time.
+void Promise.all([startLanguage(), router.load()]).then(() => {
   createRoot(document.getElementById("root")!).render(
     <StrictMode>
       <MantineProvider theme={theme} defaultColorScheme="auto" getStyleNonce={() => nonce}>

@@ -1,9 +1,9 @@
-import { ActionIcon, Anchor, AppShell, Badge, Burger, Button, Group, Kbd, Menu, NavLink, ScrollArea, Text, UnstyledButton, useMantineColorScheme } from "@mantine/core";
+import { ActionIcon, Anchor, AppShell, Badge, Burger, Button, Group, Kbd, Menu, NavLink, ScrollArea, Skeleton, Text, UnstyledButton, useMantineColorScheme } from "@mantine/core";
 import { useDisclosure } from "@mantine/hooks";
 import { Spotlight, spotlight, type SpotlightActionGroupData } from "@mantine/spotlight";
 import { IconLanguage, IconLogout, IconMoon, IconSearch, IconSun, IconUser } from "@tabler/icons-react";
 import { useQuery } from "@tanstack/react-query";
-import { Link, Outlet, useNavigate, useRouterState } from "@tanstack/react-router";
+import { Link, Outlet, useNavigate, useRouter, useRouterState } from "@tanstack/react-router";
 import { useEffect } from "react";
 import { useTranslation } from "react-i18next";
 import { api, data } from "../api/client";
@@ -13,6 +13,7 @@ import { Bell } from "../pages/account/news/Bell";
 import { areas } from "../pages/nav";
 import { session, useToken } from "../session";
 import { Money } from "../ui/format";
+import { Connection } from "./Connection";
 
 /** What is around every page: menu, balance, language, theme, command palette. */
 export function Shell() {
@@ -20,6 +21,7 @@ export function Shell() {
   const me = useMe();
   const token = useToken();
   const navigate = useNavigate();
+  const router = useRouter();
   const [opened, menu] = useDisclosure();
   const path = useRouterState({ select: (s) => s.location.pathname });
   const { colorScheme, setColorScheme } = useMantineColorScheme();
@@ -32,11 +34,16 @@ export function Shell() {
   }).data;
 
   useEffect(() => {
-    if (!token) void navigate({ to: "/sign-in", search: path === "/" ? {} : { next: path } });
-  }, [token, navigate, path]);
+    if (token) return;
+    // Where they were, with all its filters; read when it is needed, since going away
+    // changes it.
+    const { href } = router.state.location;
+    void navigate({ to: "/sign-in", search: href === "/" ? {} : { next: href } });
+  }, [token, navigate, router]);
   useEffect(() => menu.close(), [path]); // eslint-disable-line react-hooks/exhaustive-deps
 
-  const seen = areas
+  // The menu comes as a whole, once it is known what somebody may do.
+  const seen = (me ? areas : [])
     .map((a) => ({ ...a, places: a.places.filter((p) => !p.action || me?.actions.includes(p.action)) }))
     .filter((a) => a.places.length > 0);
 
@@ -133,6 +140,7 @@ export function Shell() {
       </AppShell.Header>
       <AppShell.Navbar p="xs" aria-label={t("nav.menu")}>
         <ScrollArea>
+          {!me && <Skeleton h={320} role="status" aria-label={t("loading")} />}
           {seen.map((a) => (
             <div key={a.text}>
               <Text size="xs" fw={600} c="dimmed" px="sm" pt="sm" pb={4}>
@@ -148,6 +156,7 @@ export function Shell() {
       <AppShell.Main id="main" tabIndex={-1}>
         <Outlet />
       </AppShell.Main>
+      <Connection />
       <Spotlight actions={commands} shortcut={["mod + K", "/"]} nothingFound={t("palette.nothing")} highlightQuery searchProps={{ placeholder: t("palette.placeholder"), "aria-label": t("palette.placeholder") }} />
     </AppShell>
   );

@@ -41,8 +41,9 @@ export function DataTable<T>({ label, rows, columns, rowKey, onOpen, more, loadi
   const items = virtual.getVirtualItems();
   const last = items.at(-1)?.index ?? -1;
   useEffect(() => {
-    if (more && !loading && last >= list.length - 1) more();
-  }, [more, loading, last, list.length]);
+    // Rows are in order only when all of them are there.
+    if (more && !loading && (last >= list.length - 1 || sorting.length > 0)) more();
+  }, [more, loading, last, list.length, sorting]);
   const above = items[0]?.start ?? 0;
   const below = virtual.getTotalSize() - (items.at(-1)?.end ?? 0);
   return (
@@ -87,6 +88,8 @@ export function DataTable<T>({ label, rows, columns, rowKey, onOpen, more, loadi
             return (
               <Table.Tr
                 key={row.id}
+                ref={virtual.measureElement}
+                data-index={item.index}
                 aria-rowindex={item.index + 2}
                 h={rowHeight}
                 tabIndex={onOpen ? 0 : undefined}

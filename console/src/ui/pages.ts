@@ -10,6 +10,8 @@ export function usePages<T>(queryKey: QueryKey, read: (cursor: string | undefine
     initialPageParam: undefined as string | undefined,
     getNextPageParam: (last) => last.next_cursor || undefined,
     ...options,
+    // Each time all pages are read again: the more there are, the rarer.
+    refetchInterval: (q) => (options.refetchInterval ?? 0) * (q.state.data?.pages.length ?? 1) || false,
   });
   return {
     rows: q.data?.pages.flatMap((p) => p.items ?? []) ?? [],

@@ -4,7 +4,7 @@ import { useDebouncedCallback } from "@mantine/hooks";
 import { IconArrowLeft, IconRocket } from "@tabler/icons-react";
 import { keepPreviousData, useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { useNavigate, useParams, useSearch } from "@tanstack/react-router";
-import { useEffect, useState } from "react";
+import { useEffect, useRef, useState } from "react";
 import { useTranslation } from "react-i18next";
 import { api, ApiError, data, newKey, once } from "../../api/client";
 import { useMay } from "../../me";
@@ -39,7 +39,20 @@ export function Rent() {
     placeholderData: keepPreviousData,
   });
   const change = (part: Partial<OrderSearch>) => void navigate({ to: "/rent/$offerId", params: { offerId }, search: { ...search, ...part }, replace: true, resetScroll: false });
-  const later = useDebouncedCallback(change, 400);
+  // What is typed is priced a moment later, all of it, and only what was priced can
+  // be accepted.
+  const typed = useRef<Partial<OrderSearch>>({});
+  const [typing, setTyping] = useState(false);
+  const settle = useDebouncedCallback(() => {
+    change(typed.current);
+    typed.current = {};
+    setTyping(false);
+  }, 400);
+  const later = (part: Partial<OrderSearch>) => {
+    typed.current = { ...typed.current, ...part };
+    setTyping(true);
+    settle();
+  };
 
   const image = search.image;
   const template = image !== undefined ? undefined : (search.template ?? (offer.data && templates?.find((x) => fits(x, offer.data))?.name));
@@ -114,7 +127,7 @@ export function Rent() {
   }
   const o = offer.data;
   const failed = quote.error ?? comparison.error;
-  const q = quote.data;
+  const q = ready ? quote.data : undefined;
   return (
     <Page
       title={o ? t("order.rent", { what: `${o.gpu_count} × ${o.gpu_model}` }) : t("order.title")}
@@ -254,7 +267,7 @@ export function Rent() {
                   {t("order.then")} <Money amount={q.per_hour} currency={q.currency} per="hour" />
                 </Text>
               )}
-              <Button size="md" leftSection={<IconRocket size={18} />} disabled={!q || !!failed || !may || quote.isPlaceholderData} loading={accept.isPending} onClick={() => accept.mutate({ key, quoteId: q!.id })}>
+              <Button size="md" leftSection={<IconRocket size={18} />} disabled={!q || !!failed || !may || typing || quote.isPlaceholderData} loading={accept.isPending} onClick={() => accept.mutate({ key, quoteId: q!.id })}>
                 {t("order.accept")}
               </Button>
             </Stack>

@@ -1,4 +1,4 @@
-import { Button, Chip, Group, NumberInput, Paper, Select, Stack, Switch, Text } from "@mantine/core";
+import { Button, Chip, Group, NumberInput, Paper, Select, Skeleton, Stack, Switch, Text } from "@mantine/core";
 import { useDebouncedCallback } from "@mantine/hooks";
 import { IconFilterOff } from "@tabler/icons-react";
 import { useQuery } from "@tanstack/react-query";
@@ -69,6 +69,7 @@ export function Filters({ search, change, currency }: { search: MarketSearch; ch
               ))}
             </Chip.Group>
           </Group>
+          {!regions && <Skeleton h={26} w={180} />}
           {zones.length > 0 && (
             <Group gap="xs" role="group" aria-label={t("market.zones")}>
               <Text size="sm" fw={500}>

@@ -18,12 +18,15 @@ function byModel(offers: Offer[]) {
   return [...cards].map(([key, c]) => ({ key, cheapest: c.cheapest, gpus: [...c.hosts.values()].reduce((a, b) => a + b, 0) }));
 }
 
+// What comes takes no more room than what it replaces.
+const height = 110;
+
 /** One card for each GPU model: what it costs from, and how many are free. */
 export function ModelCards({ offers, more, model, choose }: { offers: Offer[] | undefined; more: boolean; model?: string; choose: (model: string | undefined) => void }) {
   const { t, i18n } = useTranslation();
-  if (!offers) return <Skeleton h={104} role="status" aria-label={t("loading")} />;
+  if (!offers) return <Skeleton h={height} role="status" aria-label={t("loading")} />;
   return (
-    <ScrollArea type="auto" offsetScrollbars="x" viewportProps={{ tabIndex: 0, role: "region", "aria-label": t("market.models") }}>
+    <ScrollArea mih={height} type="auto" offsetScrollbars="x" viewportProps={{ tabIndex: 0, role: "region", "aria-label": t("market.models") }}>
       <Group wrap="nowrap" gap="sm">
         {byModel(offers).map(({ key, cheapest: o, gpus }) => (
           <UnstyledButton key={key} onClick={() => choose(model === o.gpu_model ? undefined : o.gpu_model)} aria-pressed={model === o.gpu_model} style={{ flexShrink: 0 }}>
