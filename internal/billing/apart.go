@@ -215,11 +215,18 @@ func (l *leaseRow) checkExchanged(x pricing.Exchanged, own pricing.Tariff) error
 			if err != nil {
 				return err
 			}
+			first := pricing.Prepaid{Anchor: m.terms.Anchor, TimeZone: m.terms.TimeZone, TermMonths: m.terms.TermMonths, PerMonth: x.PerMonth, BasisPoints: l.quote.Prepaid.BasisPoints}
+			if term, err := first.TermPrice(); err != nil || len(m.payments) == 0 || m.payments[0].Listed != term {
+				return fmt.Errorf("its first months are listed at %s %s, and that was not paid for them: %v", term, x.From, m.payments)
+			}
 			if price != m.terms.PerMonth {
 				return fmt.Errorf("a month of it costs %s %s, and %s %s at the rate of its quote is %s", m.terms.PerMonth, x.To, m.listedPerMonth, x.From, price)
 			}
 		}
 		return x.Check(own)
+	}
+	if o := l.inListed(); o != nil && o.paid(PaidUpfront) != o.reserved.terms.UpfrontDue {
+		return fmt.Errorf("%s %s was paid upfront for the reservation, and by what is listed it is %s", o.paid(PaidUpfront), x.From, o.reserved.terms.UpfrontDue)
 	}
 	if want := l.reserved.terms.Listed; want != nil && want.Hourly*money.Rate(want.GPUs) != x.Listed.Compute {
 		return fmt.Errorf("its provider is paid %s %s an hour by its quote, and %s by its terms", x.Listed.Compute, x.From, want.Hourly*money.Rate(want.GPUs))
