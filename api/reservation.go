@@ -46,6 +46,7 @@ type ReservationPrice struct {
 	OnDemandTotal   Amount       `json:"on_demand_total" doc:"The same hours on demand"`
 	Saving          Amount       `json:"saving"`
 	BreakEvenHours  int64        `json:"break_even_hours" doc:"Used for so many hours it is cheaper than on demand"`
+	Exchange        *Exchange    `json:"exchange,omitempty" doc:"How the price came to be in the account's currency; absent: the host asks for that"`
 	Schedule        []Instalment `json:"schedule" nullable:"false" doc:"All payments; hours are charged as they pass and summed up here by calendar month"`
 	QuotedAt        time.Time    `json:"quoted_at"`
 }

@@ -49,7 +49,7 @@ func (s *Service) sharesApart(ctx context.Context, tx *store.Tx, l *leaseRow, u 
 	if _, apart := l.quote.Apart(); !apart {
 		return nil, nil
 	}
-	due, err := pricing.Shares(l.quote, u)
+	due, err := l.shares(u)
 	if err != nil {
 		return nil, err
 	}
@@ -65,15 +65,48 @@ func (s *Service) sharesApart(ctx context.Context, tx *store.Tx, l *leaseRow, u 
 	return out, nil
 }
 
+// shares is who gets what of all use, and of what was paid in advance, by the listed
+// prices.
+func (l *leaseRow) shares(u pricing.Usage) (map[pricing.Meter]pricing.Share, error) {
+	var paid, listed money.Amount
+	if list := l.prepayments(); list != nil {
+		for _, p := range *list {
+			paid, listed = paid+p.Amount, listed+p.Listed
+		}
+	}
+	return pricing.SharesPaid(l.quote, u, paid, listed)
+}
+
+// prepaidApart is sharesApart of what is paid in advance alone: use has a charge of its
+// own.
+func (s *Service) prepaidApart(ctx context.Context, tx *store.Tx, l *leaseRow, p Prepayment) (map[pricing.Meter]share, error) {
+	if l.quote.Exchange == nil {
+		return nil, nil
+	}
+	sums, err := chargeSums(ctx, tx, `lease_id = ?`, l.id)
+	if err != nil {
+		return nil, err
+	}
+	c, bp := sums[meterOf{l.id, pricing.Compute}], l.quote.Tariff.CommissionBasisPoints
+	out := share{listed: p.Listed}
+	if out.provider, _, err = shareOf(money.Amount(c.amount)+p.Amount, money.Amount(c.amount), bp); err != nil {
+		return nil, err
+	}
+	if out.earned, _, err = shareOf(money.Amount(c.listed)+p.Listed, money.Amount(c.listed), bp); err != nil {
+		return nil, err
+	}
+	return map[pricing.Meter]share{pricing.Compute: out}, nil
+}
+
 // soldTransfers pays a provider in its currency what the exchange account has got
 // for it in the account's.
-func (s *Service) soldTransfers(a *accountRow, l *leaseRow, earned money.Amount, at time.Time) []ledger.Transfer {
+func (s *Service) soldTransfers(a *accountRow, l *leaseRow, earned money.Amount, at time.Time, codes chargeCodes) []ledger.Transfer {
 	if l.quote.Exchange == nil || earned == 0 {
 		return nil
 	}
-	from, to, code := ledger.Exchange, ledger.Payable(l.providerID), CodeCharge
+	from, to, code := ledger.Exchange, ledger.Payable(l.providerID), codes.out
 	if earned < 0 {
-		from, to, code, earned = to, from, CodeCorrection, -earned
+		from, to, code, earned = to, from, codes.back, -earned
 	}
 	t := s.transfer(a, from, to, earned, code, l.id, at)
 	t.Currency = l.quote.Exchange.From
@@ -138,7 +171,7 @@ func (s *Service) verifyExchange(ctx context.Context, tx *store.Tx, r *Report) e
 			if l.quote.Listed != nil {
 				whole = *l.quote.Listed
 			}
-			if err := x.Check(whole); err != nil {
+			if err := l.checkExchanged(*x, whole); err != nil {
 				r.wrong(l.id, "%v", err)
 			}
 			for _, m := range pricing.Meters {
@@ -150,7 +183,7 @@ func (s *Service) verifyExchange(ctx context.Context, tx *store.Tx, r *Report) e
 	}
 	for _, c := range []money.Currency{money.CNY, money.USD} {
 		var moved money.Amount
-		for _, code := range []string{CodeCharge, CodeCorrection} {
+		for _, code := range []string{CodeCharge, CodeCorrection, CodePrepayment, CodeUnusedPaid} {
 			in, out, err := s.cfg.Ledger.Flow(ctx, tx, ledger.Exchange, c, code, endOfTime)
 			if err != nil {
 				return err
@@ -162,6 +195,43 @@ func (s *Service) verifyExchange(ctx context.Context, tx *store.Tx, r *Report) e
 		}
 	}
 	return nil
+}
+
+// checkExchanged reports whether prices are what the rate of an exchange makes of the
+// listed ones.
+func (l *leaseRow) checkExchanged(x pricing.Exchanged, own pricing.Tariff) error {
+	if l.reserved == nil {
+		for _, r := range l.rates {
+			price, err := x.Price(r.listed)
+			if err != nil {
+				return err
+			}
+			if price != r.price {
+				return fmt.Errorf("its price from %s on is %s %s an hour, and %s %s at the rate of its quote is %s", r.from.Format(time.RFC3339), r.price, x.To, r.listed, x.From, price)
+			}
+		}
+		if m := l.monthly; m != nil {
+			price, err := x.Amount(m.listedPerMonth)
+			if err != nil {
+				return err
+			}
+			first := pricing.Prepaid{Anchor: m.terms.Anchor, TimeZone: m.terms.TimeZone, TermMonths: m.terms.TermMonths, PerMonth: x.PerMonth, BasisPoints: l.quote.Prepaid.BasisPoints}
+			if term, err := first.TermPrice(); err != nil || len(m.payments) == 0 || m.payments[0].Listed != term {
+				return fmt.Errorf("its first months are listed at %s %s, and that was not paid for them: %v", term, x.From, m.payments)
+			}
+			if price != m.terms.PerMonth {
+				return fmt.Errorf("a month of it costs %s %s, and %s %s at the rate of its quote is %s", m.terms.PerMonth, x.To, m.listedPerMonth, x.From, price)
+			}
+		}
+		return x.Check(own)
+	}
+	if o := l.inListed(); o != nil && o.paid(PaidUpfront) != o.reserved.terms.UpfrontDue {
+		return fmt.Errorf("%s %s was paid upfront for the reservation, and by what is listed it is %s", o.paid(PaidUpfront), x.From, o.reserved.terms.UpfrontDue)
+	}
+	if want := l.reserved.terms.Listed; want != nil && want.Hourly*money.Rate(want.GPUs) != x.Listed.Compute {
+		return fmt.Errorf("its provider is paid %s %s an hour by its quote, and %s by its terms", x.Listed.Compute, x.From, want.Hourly*money.Rate(want.GPUs))
+	}
+	return l.reserved.terms.CheckListed(x)
 }
 
 // earnedIn returns what of a charged amount's provider's part is paid in another

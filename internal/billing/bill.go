@@ -123,7 +123,7 @@ func (s *Service) bill(l *leaseRow, at time.Time) (Bill, error) {
 	_, apart := l.quote.Apart()
 	var shares map[pricing.Meter]pricing.Share
 	if apart {
-		if shares, err = pricing.Shares(l.quote, s.usage(l, at)); err != nil {
+		if shares, err = l.shares(s.usage(l, at)); err != nil {
 			return Bill{}, fmt.Errorf("bill of lease %s: %w", l.id, err)
 		}
 	}

@@ -125,7 +125,7 @@ func (s *Service) chargeStretch(ctx context.Context, tx *store.Tx, a *accountRow
 		return err
 	}
 	batch = append(batch, owed...)
-	batch = append(batch, s.soldTransfers(a, l, earned, at)...)
+	batch = append(batch, s.soldTransfers(a, l, earned, at, chargeCodes{CodeCharge, CodeCorrection})...)
 	told := l.measured
 	if err := s.tell(ctx, tx, l, usage, at, last); err != nil {
 		return err

@@ -120,7 +120,9 @@ func (s *Service) balance(ctx context.Context, tx *store.Tx, accountID string, c
 	if err != nil {
 		return Balance{}, err
 	}
-	b.UnbilledDue -= covered
+	// What a reservation that was bought since will take off what is posted is not to be
+	// had before it is given back.
+	b.UnbilledDue = max(0, b.UnbilledDue-covered)
 	b.Granted = max(0, granted(grants, now)-covered)
 	b.Available = b.Settled + b.Credit - b.Held - b.UnbilledDue
 	return b, nil

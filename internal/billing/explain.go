@@ -254,6 +254,9 @@ func (e *Explanation) quoteSteps(q pricing.Quote) {
 		e.say("quote_compute", "quoted_at", at, "plan", "@"+q.Plan, "rate", q.Tariff.Compute.Display(), "granularity", "@"+string(q.Tariff.Granularity), "minimum", strconv.FormatInt(q.Tariff.MinimumSeconds, 10))
 		if q.Plan == pricing.Spot {
 			e.say("quote_spot", "bid", q.Bid.Display())
+			if q.Exchange != nil {
+				e.say("quote_spot_exchange", "from", string(q.Exchange.From), "rate_id", q.Exchange.RateID)
+			}
 		}
 		for _, c := range q.PriceChanges {
 			e.say("quote_change", "from", e.time(c.From), "rate", c.Compute.Display())
@@ -444,9 +447,26 @@ func (l *leaseRow) sourcesOf(it pricing.Item, until time.Time) (from, to string)
 	return from, to
 }
 
+// advanceExchange says by which rate a price of what is paid in advance came to be.
+func (e *Explanation) advanceExchange(l *leaseRow) {
+	x := l.quote.Exchange
+	if x == nil {
+		return
+	}
+	listed, converted := "", ""
+	switch {
+	case l.monthly != nil:
+		listed, converted = l.monthly.listedPerMonth.Display(), l.monthly.terms.PerMonth.Display()
+	case l.reserved.terms.Listed != nil:
+		listed, converted = l.reserved.terms.Listed.ListHourly.Display(), l.reserved.terms.ListHourly.Display()
+	}
+	e.say("quote_exchange", "listed", listed, "from", string(x.From), "rate", x.Rate.Display(), "source", x.Source, "since", e.time(x.Since), "rate_id", x.RateID, "converted", converted)
+}
+
 // prepayment says how a payment in advance came about.
 func (e *Explanation) prepayment(l *leaseRow, n int) error {
 	e.Kind = ExplainsPrepayment
+	e.advanceExchange(l)
 	m := l.monthly
 	p := m.payments[n]
 	// The price in force before it.

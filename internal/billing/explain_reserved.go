@@ -14,6 +14,7 @@ import (
 // it, came about.
 func (e *Explanation) reservedPayment(l *leaseRow, n int) error {
 	e.Kind = ExplainsPrepayment
+	e.advanceExchange(l)
 	t, p := l.reserved.terms, l.reserved.payments[n]
 	from, until := window(t)
 	values := []string{

@@ -59,7 +59,7 @@ func (s *Service) BeginLease(ctx context.Context, tx *store.Tx, t Terms) error {
 	if currency != t.Quote.Currency {
 		return fault.New(fault.Invalid, "currency_mismatch", "the quote is in %s and the account in %s; ask for a quote in %s", t.Quote.Currency, currency, currency)
 	}
-	if _, apart := t.Quote.Apart(); apart && t.Quote.Plan != pricing.OnDemand {
+	if t.Quote.Listed != nil && t.Quote.Plan != pricing.OnDemand {
 		return fmt.Errorf("begin lease %s: the plan %s has no prices but the listed ones", t.LeaseID, t.Quote.Plan)
 	}
 	if err := s.notOverdue(ctx, tx, a); err != nil {

@@ -36,14 +36,19 @@ const (
 // monthlyRow is what was agreed and paid for a lease in months in advance. All
 // paid time is one stretch: from the anchor to end.
 type monthlyRow struct {
-	terms    pricing.Prepaid
-	renews   bool
-	onLapse  Lapse
-	from     time.Time // of the term
-	until    time.Time
-	since    time.Time // begin of the part of the term that has the price in force
-	paid     money.Amount
-	warned   time.Duration
+	terms   pricing.Prepaid
+	renews  bool
+	onLapse Lapse
+	from    time.Time // of the term
+	until   time.Time
+	since   time.Time // begin of the part of the term that has the price in force
+	paid    money.Amount
+	warned  time.Duration
+
+	// In the provider's currency, if that is another than the account's.
+	listedPerMonth money.Amount
+	listedPaid     money.Amount
+
 	ended    time.Time // zero: in force
 	code     string
 	again    time.Time
@@ -68,6 +73,9 @@ type Prepayment struct {
 	PerMonth    money.Amount // of the price that it is at, without discount
 	BasisPoints int64        // the discount
 	From, Until time.Time    // what it is for
+	// Listed is Amount in the provider's currency, by its own price, where that is
+	// another than the account's.
+	Listed money.Amount
 }
 
 // covered is the time whose compute is paid for in advance.
@@ -82,6 +90,14 @@ func (m *monthlyRow) renewing() pricing.Prepaid {
 	p := m.terms
 	p.Renews = true
 	return p
+}
+
+// inListed is m in the provider's currency: the same rules make of its prices what it
+// is paid and gives back.
+func (m *monthlyRow) inListed() *monthlyRow {
+	o := *m
+	o.terms.PerMonth, o.paid = m.listedPerMonth, m.listedPaid
+	return &o
 }
 
 // next returns the term after the one that is paid for.
@@ -143,8 +159,8 @@ func (s *Service) loadMonthly(ctx context.Context, tx *store.Tx, leases []*lease
 		var m monthlyRow
 		var terms []byte
 		var renews, from, until, since, warned, ended, again int64
-		err := tx.QueryRow(ctx, `SELECT terms, renews, on_lapse, term_from, term_until, since, paid, warned, ended_at, end_code, again_at FROM billing_monthly WHERE lease_id = ?`, l.id).
-			Scan(&terms, &renews, &m.onLapse, &from, &until, &since, &m.paid, &warned, &ended, &m.code, &again)
+		err := tx.QueryRow(ctx, `SELECT terms, renews, on_lapse, term_from, term_until, since, paid, warned, ended_at, end_code, again_at, listed_per_month, listed_paid FROM billing_monthly WHERE lease_id = ?`, l.id).
+			Scan(&terms, &renews, &m.onLapse, &from, &until, &since, &m.paid, &warned, &ended, &m.code, &again, &m.listedPerMonth, &m.listedPaid)
 		if errors.Is(err, store.ErrNoRows) {
 			continue // it is just being begun
 		}
@@ -175,12 +191,12 @@ func (m *monthlyRow) save(ctx context.Context, tx *store.Tx, leaseID string) err
 	if m.renews {
 		renews = 1
 	}
-	_, err = tx.Exec(ctx, `INSERT INTO billing_monthly (lease_id, terms, renews, on_lapse, term_from, term_until, since, paid, warned, ended_at, end_code, again_at)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (lease_id) DO UPDATE SET terms = excluded.terms, renews = excluded.renews, on_lapse = excluded.on_lapse,
+	_, err = tx.Exec(ctx, `INSERT INTO billing_monthly (lease_id, terms, renews, on_lapse, term_from, term_until, since, paid, warned, ended_at, end_code, again_at, listed_per_month, listed_paid)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (lease_id) DO UPDATE SET terms = excluded.terms, renews = excluded.renews, on_lapse = excluded.on_lapse,
 		term_from = excluded.term_from, term_until = excluded.term_until, since = excluded.since, paid = excluded.paid, warned = excluded.warned,
-		ended_at = excluded.ended_at, end_code = excluded.end_code, again_at = excluded.again_at`,
+		ended_at = excluded.ended_at, end_code = excluded.end_code, again_at = excluded.again_at, listed_per_month = excluded.listed_per_month, listed_paid = excluded.listed_paid`,
 		leaseID, string(terms), renews, string(m.onLapse), store.Micros(m.from), store.Micros(m.until), store.Micros(m.since), int64(m.paid),
-		int64(m.warned/time.Second), store.Micros(m.ended), m.code, store.Micros(m.again))
+		int64(m.warned/time.Second), store.Micros(m.ended), m.code, store.Micros(m.again), int64(m.listedPerMonth), int64(m.listedPaid))
 	if err != nil {
 		return fmt.Errorf("save months of lease %s: %w", leaseID, err)
 	}
@@ -190,23 +206,29 @@ func (m *monthlyRow) save(ctx context.Context, tx *store.Tx, leaseID string) err
 // prepay posts what is paid in advance for a lease, or given back of it, as a
 // charge of its own, so that it is seen apart from use.
 func (s *Service) prepay(ctx context.Context, tx *store.Tx, a *accountRow, l *leaseRow, p Prepayment, at time.Time) error {
-	if _, err := tx.Exec(ctx, `INSERT INTO billing_prepayments (lease_id, number, kind, amount, per_month, basis_points, from_at, until_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?)`,
-		l.id, len(*l.prepayments())+1, string(p.Kind), int64(p.Amount), int64(p.PerMonth), p.BasisPoints, store.Micros(p.From), store.Micros(p.Until)); err != nil {
+	if _, err := tx.Exec(ctx, `INSERT INTO billing_prepayments (lease_id, number, kind, amount, per_month, basis_points, from_at, until_at, listed) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+		l.id, len(*l.prepayments())+1, string(p.Kind), int64(p.Amount), int64(p.PerMonth), p.BasisPoints, store.Micros(p.From), store.Micros(p.Until), int64(p.Listed)); err != nil {
 		return fmt.Errorf("prepay lease %s: %w", l.id, err)
 	}
 	paid := l.prepayments()
 	*paid = append(*paid, p)
-	if p.Amount == 0 {
+	if p.Amount == 0 && p.Listed == 0 {
 		return nil
 	}
-	provider, commission, err := s.insertCharge(ctx, tx, a, l, pricing.Compute, l.posted[pricing.Compute]+p.Amount, 0, p.From, p.Until, nil)
+	apart, err := s.prepaidApart(ctx, tx, l, p)
 	if err != nil {
 		return fmt.Errorf("prepay lease %s: %w", l.id, err)
 	}
-	batch, err := s.chargeTransfers(ctx, tx, a, l, provider, commission, at, chargeCodes{CodePrepayment, CodeUnusedPaid}, 0)
+	provider, commission, err := s.insertCharge(ctx, tx, a, l, pricing.Compute, l.posted[pricing.Compute]+p.Amount, 0, p.From, p.Until, apart)
 	if err != nil {
 		return fmt.Errorf("prepay lease %s: %w", l.id, err)
 	}
+	codes := chargeCodes{CodePrepayment, CodeUnusedPaid}
+	batch, err := s.chargeTransfers(ctx, tx, a, l, provider, commission, at, codes, 0)
+	if err != nil {
+		return fmt.Errorf("prepay lease %s: %w", l.id, err)
+	}
+	batch = append(batch, s.soldTransfers(a, l, apart[pricing.Compute].earned, at, codes)...)
 	if err := s.cfg.Ledger.Post(ctx, tx, batch...); err != nil {
 		return fmt.Errorf("prepay lease %s: %w", l.id, err)
 	}
@@ -225,10 +247,16 @@ func (s *Service) beginTerm(ctx context.Context, tx *store.Tx, a *accountRow, l 
 	}
 	first := payments[0]
 	l.monthly = &monthlyRow{terms: p, renews: renews, onLapse: onLapse, from: first.Period.Start, until: first.Period.End, since: first.Period.Start, paid: first.Amount}
+	if x := l.quote.Exchange; x != nil {
+		l.monthly.listedPerMonth = x.PerMonth
+		if l.monthly.listedPaid, err = l.monthly.inListed().terms.TermPrice(); err != nil {
+			return fmt.Errorf("begin lease %s: %w", l.id, err)
+		}
+	}
 	if err := l.monthly.save(ctx, tx, l.id); err != nil {
 		return err
 	}
-	return s.prepay(ctx, tx, a, l, Prepayment{PaidTerm, first.Amount, p.PerMonth, p.BasisPoints, first.Period.Start, first.Period.End}, now)
+	return s.prepay(ctx, tx, a, l, Prepayment{PaidTerm, first.Amount, p.PerMonth, p.BasisPoints, first.Period.Start, first.Period.End, l.monthly.listedPaid}, now)
 }
 
 // renew pays for the next term of every lease whose term is over by now, or ends
@@ -252,10 +280,13 @@ func (s *Service) renew(ctx context.Context, tx *store.Tx, a *accountRow, leases
 			}
 			if m.renews && can {
 				m.from, m.since, m.paid, m.warned = from, from, price, 0
+				if m.listedPaid, err = m.inListed().terms.TermPrice(); err != nil {
+					return fmt.Errorf("renew lease %s: %w", l.id, err)
+				}
 				if err := m.save(ctx, tx, l.id); err != nil {
 					return err
 				}
-				if err := s.prepay(ctx, tx, a, l, Prepayment{PaidRenewal, price, m.terms.PerMonth, m.terms.BasisPoints, from, until}, now); err != nil {
+				if err := s.prepay(ctx, tx, a, l, Prepayment{PaidRenewal, price, m.terms.PerMonth, m.terms.BasisPoints, from, until, m.listedPaid}, now); err != nil {
 					return err
 				}
 				continue
@@ -390,15 +421,18 @@ func (s *Service) endTerm(ctx context.Context, tx *store.Tx, a *accountRow, l *l
 	}
 	at = latest(m.terms.Anchor, earliest(at, now)).UTC().Truncate(time.Microsecond)
 	ran := slices.ContainsFunc(l.intervals, func(i interval) bool { return i.meter == pricing.Compute })
-	var back money.Amount
+	var back, listed money.Amount
 	if !ran {
 		code = TermUnused
 		for _, p := range m.payments {
-			back += p.Amount
+			back, listed = back+p.Amount, listed+p.Listed
 		}
 	} else {
 		var err error
-		if back, err = m.back(at, code); err != nil {
+		if back, err = m.back(at, code); err == nil {
+			listed, err = m.inListed().back(at, code)
+		}
+		if err != nil {
 			return fmt.Errorf("end months of lease %s: %w", l.id, err)
 		}
 	}
@@ -410,10 +444,10 @@ func (s *Service) endTerm(ctx context.Context, tx *store.Tx, a *accountRow, l *l
 	if err := s.limit(ctx, tx, l, m.ended, ReasonTermOver); err != nil {
 		return err
 	}
-	if back == 0 {
+	if back == 0 && listed == 0 {
 		return nil
 	}
-	return s.prepay(ctx, tx, a, l, Prepayment{PaidBack, -back, m.terms.PerMonth, m.terms.BasisPoints, m.ended, until}, now)
+	return s.prepay(ctx, tx, a, l, Prepayment{PaidBack, -back, m.terms.PerMonth, m.terms.BasisPoints, m.ended, until, -listed}, now)
 }
 
 // HoldsTerm reports whether a lease is paid for in advance at a moment, so that its
@@ -548,11 +582,17 @@ func (s *Service) SetMonths(ctx context.Context, p account.Principal, leaseID st
 // term is given back at the old price and paid at the new one, and what follows
 // costs the new one. expect is the net of the two that the renter has agreed to; it
 // is a Conflict fault "price_moved" if more would have to be paid by now.
+// perMonth is in the currency of the market; an account that pays in another pays what
+// the rate in its quote makes of it.
 func (s *Service) RepriceMonths(ctx context.Context, p account.Principal, leaseID string, perMonth money.Amount, basisPoints int64, expect money.Amount) (Months, error) {
 	detail := map[string]string{"per_month": perMonth.String(), "agreed": expect.String()}
 	return s.changeMonths(ctx, p, leaseID, "monthly.reprice", detail, func(ctx context.Context, tx *store.Tx, a *accountRow, open []*leaseRow, l *leaseRow, now time.Time) error {
 		m := l.monthly
 		at := latest(now, m.since).UTC().Truncate(time.Microsecond)
+		perMonth, listedPerMonth, err := l.monthlyPrice(perMonth)
+		if err != nil {
+			return err
+		}
 		c, err := m.renewing().Change(perMonth, basisPoints, at)
 		if err != nil {
 			return err
@@ -565,9 +605,25 @@ func (s *Service) RepriceMonths(ctx context.Context, p account.Principal, leaseI
 		} else if c.Net > 0 && !can {
 			return fault.New(fault.Payment, "insufficient_balance", "the rest of the term costs %s %s more at the new price, and that is not available; add money to the account", c.Net.Display(), l.quote.Currency)
 		}
+		listed, err := m.inListed().renewing().Change(listedPerMonth, basisPoints, at)
+		if err != nil {
+			return err
+		}
+		m.listedPerMonth, m.listedPaid = listedPerMonth, listed.Charge
 		m.terms.PerMonth, m.terms.BasisPoints, m.since, m.paid = perMonth, basisPoints, at, c.Charge
-		return s.prepay(ctx, tx, a, l, Prepayment{PaidChange, c.Net, perMonth, basisPoints, at, m.until}, now)
+		return s.prepay(ctx, tx, a, l, Prepayment{PaidChange, c.Net, perMonth, basisPoints, at, m.until, listed.Net}, now)
 	})
+}
+
+// monthlyPrice is what the price of a month on the market is for the account; listed is
+// that price, if it is in another currency.
+func (l *leaseRow) monthlyPrice(perMonth money.Amount) (own, listed money.Amount, err error) {
+	x := l.quote.Exchange
+	if x == nil {
+		return perMonth, 0, nil
+	}
+	own, err = x.Amount(perMonth)
+	return own, perMonth, err
 }
 
 // PreviewReprice says what RepriceMonths would come to now.
@@ -585,7 +641,10 @@ func (s *Service) PreviewReprice(ctx context.Context, leaseID string, perMonth m
 		if !m.inForce() || !now.Before(m.until) {
 			return monthsOver(l)
 		}
-		c, err = m.renewing().Change(perMonth, basisPoints, latest(now, m.since))
+		own, _, err := l.monthlyPrice(perMonth)
+		if err == nil {
+			c, err = m.renewing().Change(own, basisPoints, latest(now, m.since))
+		}
 		return err
 	})
 	return c, err

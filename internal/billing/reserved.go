@@ -75,6 +75,22 @@ func (l *leaseRow) delivered(at time.Time) pricing.Reservation {
 	return r
 }
 
+// inListed is a reservation in the provider's currency: the same rules make of its
+// prices what is paid and given back. It is nil if that is the account's currency.
+func (l *leaseRow) inListed() *leaseRow {
+	if l.reserved.terms.Listed == nil {
+		return nil
+	}
+	o, r := *l, *l.reserved
+	r.terms = *l.reserved.terms.Listed
+	r.payments = slices.Clone(r.payments)
+	for i := range r.payments {
+		r.payments[i].Amount = r.payments[i].Listed
+	}
+	o.reserved = &r
+	return &o
+}
+
 // place is what reservations and leases must have alike, beside the model: a
 // provider earns what is reserved of its own hosts and no other's.
 func (l *leaseRow) place() string {
@@ -126,7 +142,7 @@ func loadReserved(ctx context.Context, tx *store.Tx, byID map[string]*leaseRow, 
 }
 
 func loadPrepayments(ctx context.Context, tx *store.Tx, leaseID string) ([]Prepayment, error) {
-	rows, err := tx.Query(ctx, `SELECT kind, amount, per_month, basis_points, from_at, until_at FROM billing_prepayments WHERE lease_id = ? ORDER BY number`, leaseID)
+	rows, err := tx.Query(ctx, `SELECT kind, amount, per_month, basis_points, from_at, until_at, listed FROM billing_prepayments WHERE lease_id = ? ORDER BY number`, leaseID)
 	if err != nil {
 		return nil, err
 	}
@@ -135,7 +151,7 @@ func loadPrepayments(ctx context.Context, tx *store.Tx, leaseID string) ([]Prepa
 	for rows.Next() {
 		var p Prepayment
 		var from, until int64
-		if err := rows.Scan(&p.Kind, &p.Amount, &p.PerMonth, &p.BasisPoints, &from, &until); err != nil {
+		if err := rows.Scan(&p.Kind, &p.Amount, &p.PerMonth, &p.BasisPoints, &from, &until, &p.Listed); err != nil {
 			return nil, err
 		}
 		p.From, p.Until = store.Time(from), store.Time(until)
@@ -162,6 +178,9 @@ type ReservedTerms struct {
 	ProviderID  string              // who earns
 	TimeZone    string
 	Simulated   bool
+	// Exchange is by what the reservation came to be in the account's currency; nil:
+	// its provider is paid in that. Then the reservation has Listed.
+	Exchange *pricing.Exchanged
 }
 
 // BeginReserved records the terms of a reservation, takes what is paid upfront and
@@ -178,6 +197,18 @@ func (s *Service) BeginReserved(ctx context.Context, tx *store.Tx, t ReservedTer
 	}, pricing.Request{Plan: pricing.Reserved, TimeZone: t.TimeZone, Simulated: t.Simulated}, s.cfg.Clock())
 	if err != nil {
 		return fmt.Errorf("begin reservation %s: %w", r.ID, err)
+	}
+	rateID := ""
+	if t.Exchange != nil {
+		if err := r.CheckListed(*t.Exchange); err != nil {
+			return fmt.Errorf("begin reservation %s: %w", r.ID, err)
+		}
+		x := *t.Exchange
+		x.Listed = q.Tariff
+		x.Listed.Currency, x.Listed.Compute = r.Listed.Currency, r.Listed.Hourly*money.Rate(r.GPUs)
+		q.Exchange, rateID = &x, x.RateID
+	} else if r.Listed != nil {
+		return fmt.Errorf("begin reservation %s: it is listed in %s and not exchanged", r.ID, r.Listed.Currency)
 	}
 	hold, err := q.Hold()
 	if err != nil {
@@ -233,8 +264,8 @@ func (s *Service) BeginReserved(ctx context.Context, tx *store.Tx, t ReservedTer
 	}
 	from, until := window(r)
 	if _, err := tx.Exec(ctx, `INSERT INTO billing_leases (lease_id, account_id, provider_id, quote, simulated, spending_cap, hold, egress_bytes,
-		posted_compute, posted_storage, posted_egress, confirmed_at, settled_at, begun_at, ended_at, gpu_model, zone, gpu_count) VALUES (?, ?, ?, ?, ?, 0, ?, 0, 0, 0, 0, 0, 0, ?, 0, ?, ?, ?)`,
-		r.ID, t.AccountID, t.ProviderID, string(quote), simulated, int64(hold), store.Micros(earliest(now, from)), r.GPUModel, r.Zone, r.GPUs); err != nil {
+		posted_compute, posted_storage, posted_egress, confirmed_at, settled_at, begun_at, ended_at, gpu_model, zone, gpu_count, exchange_rate_id) VALUES (?, ?, ?, ?, ?, 0, ?, 0, 0, 0, 0, 0, 0, ?, 0, ?, ?, ?, ?)`,
+		r.ID, t.AccountID, t.ProviderID, string(quote), simulated, int64(hold), store.Micros(earliest(now, from)), r.GPUModel, r.Zone, r.GPUs, rateID); err != nil {
 		return fmt.Errorf("begin reservation %s: %w", r.ID, err)
 	}
 	if _, err := tx.Exec(ctx, `INSERT INTO billing_reserved (lease_id, terms, end_at) VALUES (?, ?, ?)`, r.ID, string(terms), store.Micros(until)); err != nil {
@@ -249,8 +280,12 @@ func (s *Service) BeginReserved(ctx context.Context, tx *store.Tx, t ReservedTer
 		return err
 	}
 	s.changed(a.id)
-	if r.UpfrontDue > 0 {
-		if err := s.prepay(ctx, tx, a, l, Prepayment{Kind: PaidUpfront, Amount: r.UpfrontDue, BasisPoints: r.Discount, From: from, Until: until}, now); err != nil {
+	var listed money.Amount
+	if r.Listed != nil {
+		listed = r.Listed.UpfrontDue
+	}
+	if r.UpfrontDue > 0 || listed > 0 {
+		if err := s.prepay(ctx, tx, a, l, Prepayment{Kind: PaidUpfront, Amount: r.UpfrontDue, BasisPoints: r.Discount, From: from, Until: until, Listed: listed}, now); err != nil {
 			return err
 		}
 	}
@@ -383,7 +418,11 @@ func (s *Service) EndReserved(ctx context.Context, tx *store.Tx, id string, blam
 	if err := s.charge(ctx, tx, a, l, now); err != nil {
 		return e, err
 	}
-	if e, err = l.earlyEnd(now, blameless); err != nil {
+	var theirs pricing.EarlyEnd
+	if e, err = l.earlyEnd(now, blameless); err == nil && l.inListed() != nil {
+		theirs, err = l.inListed().earlyEnd(now, blameless)
+	}
+	if err != nil {
 		return e, fmt.Errorf("end reservation %s: %w", id, err)
 	}
 	if !e.Until.Before(l.reserved.end) {
@@ -406,18 +445,24 @@ func (s *Service) EndReserved(ctx context.Context, tx *store.Tx, id string, blam
 	if err := s.apply(ctx, tx, a, now); err != nil {
 		return e, err
 	}
-	amount := e.Net
-	if blameless && e.Net == 0 {
+	amount := func(l *leaseRow, net money.Amount) (money.Amount, error) {
+		if !blameless || net != 0 {
+			return net, nil
+		}
 		// The rest was not to be had: its part of what was paid upfront comes back.
 		back, err := l.delivered(e.Until).LostBy(until)
-		if err != nil {
+		return -(back + l.paid(PaidLost)), err
+	}
+	if e.Net, err = amount(l, e.Net); err != nil {
+		return e, err
+	}
+	if o := l.inListed(); o != nil {
+		if theirs.Net, err = amount(o, theirs.Net); err != nil {
 			return e, err
 		}
-		amount = -(back + l.paid(PaidLost))
-		e.Net = amount
 	}
-	if amount != 0 {
-		if err := s.prepay(ctx, tx, a, l, Prepayment{Kind: PaidEarly, Amount: amount, From: earliest(now, e.Until), Until: latest(now, e.Until)}, now); err != nil {
+	if e.Net != 0 || theirs.Net != 0 {
+		if err := s.prepay(ctx, tx, a, l, Prepayment{Kind: PaidEarly, Amount: e.Net, From: earliest(now, e.Until), Until: latest(now, e.Until), Listed: theirs.Net}, now); err != nil {
 			return e, err
 		}
 	}
@@ -438,28 +483,39 @@ func (l *leaseRow) paid(kind PrepaymentKind) (sum money.Amount) {
 // giveBackLost posts what comes back of what was paid upfront for time that was
 // lost by now.
 func (s *Service) giveBackLost(ctx context.Context, tx *store.Tx, a *accountRow, l *leaseRow, now time.Time) error {
-	if l.reserved.terms.UpfrontDue == 0 {
+	back, err := l.lostBack(now)
+	if err != nil {
+		return fmt.Errorf("reservation %s: %w", l.id, err)
+	}
+	var listed money.Amount
+	if o := l.inListed(); o != nil {
+		if listed, err = o.lostBack(now); err != nil {
+			return fmt.Errorf("reservation %s: %w", l.id, err)
+		}
+	}
+	if back == 0 && listed == 0 {
 		return nil
 	}
+	from, _ := window(l.reserved.terms)
+	return s.prepay(ctx, tx, a, l, Prepayment{Kind: PaidLost, Amount: -back, From: latest(from, l.settled), Until: latest(from, l.settled, now), Listed: -listed}, now)
+}
+
+// lostBack is what is to come back of what was paid upfront for time that was lost by
+// a moment, beyond what came back already.
+func (l *leaseRow) lostBack(now time.Time) (money.Amount, error) {
 	r := l.reserved.terms
 	from, _ := window(r)
+	at := earliest(now, l.reserved.end)
+	if r.UpfrontDue == 0 || at.Before(from) {
+		return 0, nil
+	}
 	for _, i := range l.lost(now) {
 		if i.Start.Before(l.reserved.end) {
 			r.Lost = append(r.Lost, i)
 		}
 	}
-	at := earliest(now, l.reserved.end)
-	if at.Before(from) {
-		return nil
-	}
 	back, err := r.LostBy(at)
-	if err != nil {
-		return fmt.Errorf("reservation %s: %w", l.id, err)
-	}
-	if back += l.paid(PaidLost); back == 0 {
-		return nil
-	}
-	return s.prepay(ctx, tx, a, l, Prepayment{Kind: PaidLost, Amount: -back, From: latest(from, l.settled), Until: latest(from, l.settled, now)}, now)
+	return back + l.paid(PaidLost), err
 }
 
 func noReserved(id string) error {

@@ -410,3 +410,44 @@ func TestALimitThatReachesBackLeavesItsPartOfAnHourToOthers(t *testing.T) {
 		w.right()
 	})
 }
+
+// When a lease stops, its part of the hour goes to others, and what was posted of them
+// will be given back; until it is, it is nothing to spend, and less than nothing is not due.
+func TestWhatAReservationWillGiveBackIsNotLessThanNothingDue(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, w *world) {
+		w.deposit("ac-renter", "100")
+		w.buy(w.reservation("rv-1", 1, 10, pricing.AllUpfront))
+		both := []string{"ls-1", "ls-2"}
+		for _, id := range both {
+			w.begin(w.bundle(id, 1))
+			w.startCompute(id, w.clock())
+		}
+		balance := func() billing.Balance {
+			t.Helper()
+			b, err := w.Balance(w.ctx, "ac-renter")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if b.UnbilledDue < 0 || b.Available != b.Settled+b.Credit-b.Held-b.UnbilledDue {
+				t.Errorf("the balance is %+v", b)
+			}
+			return b
+		}
+		w.ConfirmAlive(both, w.pass(50*time.Minute))
+		w.settle() // each has 2,400 s covered less what the other has: 600 s over are charged
+		w.right()
+		before := balance()
+		// From here on one is silent, so the other has more of the hour.
+		w.ConfirmAlive(both[:1], w.pass(9*time.Minute))
+		if b := balance(); b.Available > before.Available {
+			t.Errorf("more is available, %s after %s, before anything was given back", b.Available, before.Available)
+		}
+		w.end("ls-2", w.clock().Add(-30*time.Minute)) // it is learned late
+		w.right()
+		balance()
+		w.end("ls-1", w.clock())
+		w.right()
+		balance()
+	})
+}

@@ -136,7 +136,7 @@ func (s *Service) verifyLease(r *Report, l *leaseRow, sums map[meterOf]chargeSum
 		use := usageUntil(l, latest(l.settled, l.begun), l.confirmed, time.Time{})
 		var err error
 		if due, err = l.rated(use); err == nil && apart {
-			shares, err = pricing.Shares(l.quote, use)
+			shares, err = l.shares(use)
 		}
 		if err != nil {
 			r.wrong(l.id, "its use cannot be priced: %v", err)

@@ -92,6 +92,9 @@ type Config struct {
 	StripeURL           string // empty: Stripe's own
 	PaymentReturnURL    string
 
+	UsageSinkURL   string // that events of use are posted to; empty: nowhere
+	UsageSinkToken string
+
 	AdminEmail       string
 	HeartbeatSeconds int64
 	LogLevel         string
@@ -388,6 +391,8 @@ func settings() []Setting {
 		secret("stripe_webhook_secret", "Signing secret of the webhook endpoint at Stripe that sends to PUBLIC_URL/v1/payment-callbacks/stripe.", func(c *Config) *string { return &c.StripeWebhookSecret }),
 		text("stripe_url", "", "URL of Stripe's API, when it is another than Stripe's own, such as a mock's.", func(c *Config) *string { return &c.StripeURL }, optional(webURL)),
 		text("payment_return_url", "", "URL to which payers return from a provider's checkout; empty: public_url.", func(c *Config) *string { return &c.PaymentReturnURL }, optional(webURL)),
+		text("usage_sink_url", "", "URL that what leases use is posted to, as CloudEvents in batches, each at least once; empty: nowhere. It may be inside of a network, and without TLS.", func(c *Config) *string { return &c.UsageSinkURL }, optional(webURL)),
+		secret("usage_sink_token", "Bearer token that is sent to usage_sink_url; empty: none. Give it in the file or the environment: flags are seen by everybody on the machine.", func(c *Config) *string { return &c.UsageSinkToken }),
 		number("invoice_net_days", "14", "Days that an account has to pay an invoice, if it has no number of its own.", 1, 366, func(c *Config) *int64 { return &c.InvoiceNetDays }),
 		days("dunning_days", "-3,0,1,7", "Days on which accounts are reminded of an invoice, counted from the day it is due, separated by commas; empty: none.", func(c *Config) *[]int { return &c.DunningDays }),
 		number("dunning_stop_days", "14", "Days after the day an invoice is due until compute stops for it, which is announced three days before; 0: never.", 0, 366, func(c *Config) *int64 { return &c.DunningStopDays }),
@@ -480,6 +485,9 @@ func (c *Config) check() error {
 	}
 	if (c.StripeKey == "") != (c.StripeWebhookSecret == "") {
 		errs = append(errs, note("stripe_key and stripe_webhook_secret: give both or neither"))
+	}
+	if c.UsageSinkToken != "" && c.UsageSinkURL == "" {
+		errs = append(errs, note("usage_sink_token is given without usage_sink_url; give the URL that it is for"))
 	}
 	ports := map[string]string{}
 	for name, a := range map[string]string{"listen": c.Listen, "agent_listen": c.AgentListen, "ssh_listen": c.SSHListen} {

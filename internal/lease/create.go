@@ -40,20 +40,24 @@ func (s *Service) Price(ctx context.Context, p account.Principal, r QuoteRequest
 	}
 	now := s.Clock()
 	ask := r.pricing(offer, timeZone)
+	own, err := s.ownTariff(ctx, p.AccountID, tariff(offer))
+	if err != nil {
+		return nil, err
+	}
 	if r.Plan == pricing.Monthly {
 		m, err := s.market(offer)
 		if err != nil {
 			return nil, unpriceable(err)
 		}
-		p, err := pricing.NewPrepaid(now, timeZone, *m.PerMonth, r.TermMonths, m.Terms, r.Renews)
+		perMonth, err := own.month(*m.PerMonth)
+		if err != nil {
+			return nil, unpriceable(err)
+		}
+		p, err := pricing.NewPrepaid(now, timeZone, perMonth, r.TermMonths, m.Terms, r.Renews)
 		if err != nil {
 			return nil, unpriceable(err)
 		}
 		ask.Prepaid = &p
-	}
-	own, err := s.ownTariff(ctx, p.AccountID, offer, r.Plan)
-	if err != nil {
-		return nil, err
 	}
 	price, err := own.quote(ask, now)
 	if err != nil {

@@ -4,8 +4,7 @@ import (
 	"context"
 	"time"
 
-	"suanli.dev/internal/fault"
-	"suanli.dev/internal/fleet"
+	"suanli.dev/internal/money"
 	"suanli.dev/internal/pricing"
 )
 
@@ -15,17 +14,13 @@ type own struct {
 	exchange *pricing.Exchanged // nil: it is priced in the account's currency
 }
 
-// ownTariff returns the tariff by which an account pays for an offer. An offer in
-// another currency is converted by the rate in force; of the plans only on demand
-// can be had so, since the others promise prices that a provider sets in its own.
-func (s *Service) ownTariff(ctx context.Context, accountID string, o fleet.Offer, plan string) (own, error) {
-	out := own{Tariff: tariff(o)}
+// ownTariff returns the tariff by which an account pays for what is listed. One in
+// another currency is converted by the rate in force, which its quote keeps.
+func (s *Service) ownTariff(ctx context.Context, accountID string, listed pricing.Tariff) (own, error) {
+	out := own{Tariff: listed}
 	currency, err := s.Money.OwnCurrency(ctx, accountID)
 	if err != nil || currency == out.Currency {
 		return out, err
-	}
-	if plan != pricing.OnDemand {
-		return out, fault.New(fault.Invalid, "currency_mismatch", "the offer is in %s and the account in %s, and the plan %s is not exchanged; rent it on demand, or an offer in %s", out.Currency, currency, plan, currency).At("body.plan")
 	}
 	rate, err := s.Money.ExchangeInForce(ctx, out.Currency, currency)
 	if err != nil {
@@ -36,6 +31,15 @@ func (s *Service) ownTariff(ctx context.Context, accountID string, o fleet.Offer
 		return out, unpriceable(err)
 	}
 	return own{converted, &x}, nil
+}
+
+// month is what the listed price of a month in advance is for the account.
+func (o *own) month(listed money.Amount) (money.Amount, error) {
+	if o.exchange == nil {
+		return listed, nil
+	}
+	o.exchange.PerMonth = listed
+	return o.exchange.Amount(listed)
 }
 
 // quote freezes the price of a request, and how it came about.

@@ -108,6 +108,8 @@ type Repricing struct {
 	PerMonth    money.Amount // of today, without discount
 	BasisPoints int64        // what the lease's term takes off today
 	Proration   pricing.Proration
+
+	listed money.Amount // PerMonth in the provider's currency
 }
 
 // PreviewReprice says what it would come to now if the months of a lease of the
@@ -136,7 +138,13 @@ func (s *Service) repricing(ctx context.Context, l *Lease) (r Repricing, err err
 	if r.PerMonth, err = s.Monthly.perMonth(rate); err != nil {
 		return r, err
 	}
-	r.Proration, err = s.Money.PreviewReprice(ctx, l.ID, r.PerMonth, r.BasisPoints)
+	r.listed = r.PerMonth
+	if x := l.Price.Exchange; x != nil {
+		if r.PerMonth, err = x.Amount(r.listed); err != nil {
+			return r, unpriceable(err)
+		}
+	}
+	r.Proration, err = s.Money.PreviewReprice(ctx, l.ID, r.listed, r.BasisPoints)
 	return r, err
 }
 
@@ -151,7 +159,7 @@ func (s *Service) Reprice(ctx context.Context, p account.Principal, id string, a
 	if err != nil {
 		return billing.Months{}, err
 	}
-	return s.Money.RepriceMonths(ctx, p, l.ID, r.PerMonth, r.BasisPoints, agreed)
+	return s.Money.RepriceMonths(ctx, p, l.ID, r.listed, r.BasisPoints, agreed)
 }
 
 // holder is whose held GPUs a lease may have. What is reserved is for leases that a
@@ -233,7 +241,7 @@ func (s *Service) Compare(ctx context.Context, p account.Principal, r QuoteReque
 		return nil, err
 	}
 	r.Plan = ""
-	mine, err := s.ownTariff(ctx, p.AccountID, offer, pricing.OnDemand)
+	mine, err := s.ownTariff(ctx, p.AccountID, tariff(offer))
 	if err != nil {
 		return nil, err
 	}
@@ -241,15 +249,20 @@ func (s *Service) Compare(ctx context.Context, p account.Principal, r QuoteReque
 	if err != nil {
 		return nil, unpriceable(err)
 	}
-	if market.Tariff = mine.Tariff; mine.exchange != nil {
-		market.PerMonth, market.Curve = nil, nil
+	market.Tariff = mine.Tariff
+	if mine.exchange != nil && market.PerMonth != nil {
+		own, err := mine.month(*market.PerMonth)
+		if err != nil {
+			return nil, unpriceable(err)
+		}
+		market.PerMonth = &own
 	}
 	prices, err := pricing.Compare(market, r.pricing(offer, timeZone), s.Clock())
 	if err != nil {
 		return nil, unpriceable(err)
 	}
 	for i := range prices.Options {
-		if q := prices.Options[i].Quote; q != nil && q.Plan == pricing.OnDemand {
+		if q := prices.Options[i].Quote; q != nil {
 			q.Exchange = mine.exchange
 		}
 	}

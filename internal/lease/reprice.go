@@ -90,6 +90,13 @@ func (s *Service) ProposePrice(ctx context.Context, p account.Principal, in Pric
 			if l.Price.Plan != pricing.OnDemand {
 				continue
 			}
+			if l.Price.Exchange != nil {
+				// A price is agreed in the account's currency, and proposed in the host's.
+				if in.LeaseID == "" {
+					continue
+				}
+				return fault.New(fault.Conflict, "currency_mismatch", "lease %s is paid in %s at the rate in its quote, and a price was proposed in %s; it keeps its price until it ends", l.ID, l.Price.Currency, l.Price.Exchange.From)
+			}
 			c, err := s.propose(ctx, tx, l, in.PerGPUHour, now, at)
 			if err != nil {
 				return err

@@ -125,11 +125,21 @@ func (s *Service) PrepareSpot(ctx context.Context, place SpotPlace) (*Placement,
 	// By the second and from the first one on: nobody chooses when the market
 	// takes a place away.
 	terms.Compute, terms.Granularity, terms.MinimumSeconds = place.Rate, pricing.Second, 0
-	price, err := pricing.NewQuote(terms, pricing.Request{
-		Plan: pricing.Spot, DiskGiB: r.DiskGiB, TimeZone: place.TimeZone, Bid: place.Bid, Simulated: offer.Simulated,
+	own, err := s.ownTariff(ctx, place.Principal.AccountID, terms)
+	if err != nil {
+		return nil, err
+	}
+	bid := place.Bid
+	if own.exchange != nil {
+		if bid, err = own.exchange.Price(bid); err != nil {
+			return nil, unpriceable(err)
+		}
+	}
+	price, err := own.quote(pricing.Request{
+		Plan: pricing.Spot, DiskGiB: r.DiskGiB, TimeZone: place.TimeZone, Bid: bid, Simulated: offer.Simulated,
 	}, now)
 	if err != nil {
-		return nil, invalid("body", "cannot_price", "this cannot be priced: %v; ask for less", err)
+		return nil, unpriceable(err)
 	}
 	q := &Quote{ID: ident.New(ident.Quote), AccountID: place.Principal.AccountID, Offer: offer, Request: r, Price: price, CreatedAt: now, ValidUntil: now}
 	return &Placement{s: s, place: place, quote: q, quota: quota}, nil

@@ -105,13 +105,17 @@ func (s *Service) Create(ctx context.Context, p account.Principal, c Create) (*B
 	if err != nil {
 		return nil, err
 	}
+	// The market has one currency, bids are in it, and the lease of a bid that wins is
+	// exchanged by the rate of that moment: without a rate now, none is promised.
 	if currency != s.Currency {
-		return nil, fault.New(fault.Invalid, "currency_mismatch", "the market is in %s and the account in %s", s.Currency, currency)
+		if _, err := s.Money.ExchangeInForce(ctx, s.Currency, currency); err != nil {
+			return nil, err
+		}
 	}
 	now := s.Clock().UTC().Truncate(time.Microsecond)
 	b := &Bid{
 		ID: ident.New(ident.Bid), AccountID: p.AccountID, UserID: p.UserID, Name: c.Name, Market: key, GPUs: c.GPUs, Price: c.Price, Max: c.Max,
-		Currency: currency, State: Waiting, PlacedAt: now, ChangedAt: now, timeZone: zone,
+		Currency: s.Currency, State: Waiting, PlacedAt: now, ChangedAt: now, timeZone: zone,
 	}
 	if err := s.check(b); err != nil {
 		return nil, err

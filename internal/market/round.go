@@ -274,7 +274,7 @@ func (b *Bid) follow(leases map[string]lease.SpotLease, now time.Time) error {
 // What keeps a bid that won from its place: its own account, and others who were
 // faster.
 var (
-	accountFaults = []string{"insufficient_balance", "budget_reached", "quota_gpus", "quota_leases", "deadline_past", "currency_mismatch"}
+	accountFaults = []string{"insufficient_balance", "budget_reached", "quota_gpus", "quota_leases", "deadline_past", "exchange_rate_missing", "exchange_rate_stale"}
 	takenFaults   = []string{"offer_taken", "offer_gone", "no_capacity", "host_offline"}
 )
 

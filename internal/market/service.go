@@ -13,6 +13,7 @@ import (
 	"suanli.dev/internal/fleet"
 	"suanli.dev/internal/lease"
 	"suanli.dev/internal/money"
+	"suanli.dev/internal/pricing"
 	"suanli.dev/internal/pricing/auction"
 	"suanli.dev/internal/store"
 )
@@ -46,6 +47,9 @@ type Leases interface {
 type Money interface {
 	SetRate(ctx context.Context, tx *store.Tx, leaseID string, rate money.Rate, at time.Time) error
 	SetBid(ctx context.Context, tx *store.Tx, leaseID string, bid money.Rate) error
+	// ExchangeInForce is the rate between the market's currency and an account's, or a
+	// fault.
+	ExchangeInForce(ctx context.Context, from, to money.Currency) (pricing.ExchangeRate, error)
 }
 
 // Config is what a Service is made of.

@@ -21,6 +21,9 @@ type Interval struct {
 	// Rate is the bundle's price an hour during the interval: of spot use, which
 	// costs what the market cleared at. Other plans ignore it.
 	Rate money.Rate `json:"rate_per_hour,omitempty"`
+	// Listed is Rate in the currency of the provider, where that is another than the
+	// account's.
+	Listed money.Rate `json:"listed_rate_per_hour,omitempty"`
 	// Evicted says that the platform ended the interval, not the renter.
 	Evicted bool `json:"evicted,omitempty"`
 }

@@ -2,6 +2,7 @@ package pricing
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"suanli.dev/internal/money"
@@ -44,6 +45,8 @@ type Exchanged struct {
 	Rate   money.Rate     `json:"rate"`   // units of To for one of From
 	Since  time.Time      `json:"since"`  // when the rate began
 	Listed Tariff         `json:"listed"` // in From, as it is on the market: what the provider is paid by
+	// PerMonth is the listed price of a month in advance, in From and without discount.
+	PerMonth money.Amount `json:"per_month,omitempty"`
 }
 
 // Tariff converts each rate of a tariff once, to the nano, half to even. So an hour
@@ -60,13 +63,39 @@ func (r ExchangeRate) Tariff(t Tariff) (Tariff, Exchanged, error) {
 		if rate < 0 {
 			return t, Exchanged{}, fmt.Errorf("exchange of a price of %s for %s: want at least 0", rate, m)
 		}
-		converted, err := product(int64(rate), int64(r.Rate)).over(nanoPerMicro * ppm)
+		converted, err := r.rate(rate)
 		if err != nil {
 			return t, Exchanged{}, fmt.Errorf("exchange of %s %s for %s: %w", rate, t.Currency, m, err)
 		}
-		out.setRate(m, money.Rate(converted))
+		out.setRate(m, converted)
 	}
 	return out, Exchanged{RateID: r.ID, Source: r.Source, From: r.From, To: r.To, Rate: r.Rate, Since: r.Date, Listed: t}, nil
+}
+
+// rate converts a price once, to the nano, half to even.
+func (r ExchangeRate) rate(listed money.Rate) (money.Rate, error) {
+	if listed < 0 {
+		return 0, fmt.Errorf("a price of %s: want at least 0", listed)
+	}
+	converted, err := product(int64(listed), int64(r.Rate)).over(nanoPerMicro * ppm)
+	return money.Rate(converted), err
+}
+
+// Price converts a price that came later than the quote, such as what a market
+// cleared at, by the rate that is frozen in it and as a Tariff's are.
+func (e Exchanged) Price(listed money.Rate) (money.Rate, error) {
+	out, err := ExchangeRate{ID: e.RateID, From: e.From, To: e.To, Rate: e.Rate}.rate(listed)
+	if err != nil {
+		return 0, fmt.Errorf("exchange of %s %s: %w", listed, e.From, err)
+	}
+	return out, nil
+}
+
+// Amount converts an amount that is a price, such as a month's, once, to the micro,
+// half to even.
+func (e Exchanged) Amount(listed money.Amount) (money.Amount, error) {
+	c, err := ExchangeRate{ID: e.RateID, From: e.From, To: e.To, Rate: e.Rate}.Convert(listed, e.From, e.To)
+	return c.Bought, err
 }
 
 // Check reports whether t is what e's rate makes of the listed prices.
@@ -105,7 +134,12 @@ func (q Quote) Apart() (Tariff, bool) {
 
 // Shares returns who gets what for all usage so far: what Due says of the account's
 // prices, and of the listed ones.
-func Shares(q Quote, u Usage) (map[Meter]Share, error) {
+func Shares(q Quote, u Usage) (map[Meter]Share, error) { return SharesPaid(q, u, 0, 0) }
+
+// SharesPaid is Shares where compute is paid for in advance, too: paid by the account,
+// and listed of it by the listed prices. What is paid in advance and given back of it
+// counts with all use, so that the split is of the whole.
+func SharesPaid(q Quote, u Usage, paid, listed money.Amount) (map[Meter]Share, error) {
 	due, err := Due(q, u)
 	if err != nil {
 		return nil, err
@@ -114,12 +148,18 @@ func Shares(q Quote, u Usage) (map[Meter]Share, error) {
 		if t == q.Tariff {
 			return due, nil
 		}
-		o := q
+		o, u := q, u
 		o.Tariff, o.Currency = t, t.Currency
+		if q.Plan == Spot && t.Currency != q.Currency {
+			u.Compute = slices.Clone(u.Compute)
+			for i := range u.Compute {
+				u.Compute[i].Rate = u.Compute[i].Listed
+			}
+		}
 		return Due(o, u)
 	}
-	listed, _ := q.Apart()
-	theirs, err := under(listed)
+	prices, _ := q.Apart()
+	theirs, err := under(prices)
 	if err != nil {
 		return nil, err
 	}
@@ -133,14 +173,17 @@ func Shares(q Quote, u Usage) (map[Meter]Share, error) {
 	}
 	out := map[Meter]Share{}
 	for m, amount := range due {
-		s := Share{Amount: amount, Listed: theirs[m]}
-		if s.Provider, _, err = Split(here[m], q.Tariff.CommissionBasisPoints); err != nil {
+		s, own := Share{Amount: amount, Listed: theirs[m]}, here[m]
+		if m == Compute {
+			s.Amount, own, s.Listed = s.Amount+paid, own+paid, s.Listed+listed
+		}
+		if s.Provider, _, err = Split(own, q.Tariff.CommissionBasisPoints); err != nil {
 			return nil, err
 		}
-		if s.Earned, _, err = Split(theirs[m], q.Tariff.CommissionBasisPoints); err != nil {
+		if s.Earned, _, err = Split(s.Listed, q.Tariff.CommissionBasisPoints); err != nil {
 			return nil, err
 		}
-		s.Commission = amount - s.Provider
+		s.Commission = s.Amount - s.Provider
 		out[m] = s
 	}
 	return out, nil

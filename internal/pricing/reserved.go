@@ -42,6 +42,9 @@ type Reservation struct {
 	// Lost is when its GPUs were not there for it, in whole seconds: they are worth
 	// nothing then and cost nothing, of what was paid upfront too.
 	Lost []Interval `json:"lost,omitempty"`
+	// Listed is the same reservation as it is on the market, in the currency of its
+	// provider, where that is another than the account's.
+	Listed *Reservation `json:"listed,omitempty"`
 }
 
 // window returns the clock hours of a reservation: from the start of the hour in
@@ -623,29 +626,11 @@ func Reserve(p Purchase, c Curve, b Bounds) (Priced, error) {
 	if err := r.Check(); err != nil {
 		return out, fmt.Errorf("reserve: %w", err)
 	}
-	hourly, err := product(int64(p.ListHourly), basisPoints-r.Discount).over(basisPoints)
-	if err != nil {
-		return out, fmt.Errorf("reserve: %w", err)
-	}
 	out.Hours = r.Hours()
 	seconds := out.Hours * secondsPerHour
-	r.Hourly = money.Rate(hourly)
-	whole, err := r.hourly(seconds)
+	whole, err := r.price()
 	if err != nil {
 		return out, fmt.Errorf("reserve: %w", err)
-	}
-	switch p.Payment {
-	case AllUpfront:
-		r.Hourly, r.UpfrontDue = 0, whole
-	case PartialUpfront:
-		// The upfront part is what the rounded hourly price leaves of the whole, so
-		// the two are the whole exactly.
-		r.Hourly /= basisPoints / partialUpfront
-		later, err := r.hourly(seconds)
-		if err != nil {
-			return out, fmt.Errorf("reserve: %w", err)
-		}
-		r.UpfrontDue = whole - later
 	}
 	out.Reservation, out.Total = r, whole
 	list := r
@@ -656,4 +641,81 @@ func Reserve(p Purchase, c Curve, b Bounds) (Priced, error) {
 	out.Saving = out.List - out.Total
 	out.BreakEven = basisPoints - r.Discount
 	return out, nil
+}
+
+// price sets what is paid upfront and by the hour by the price on demand, what is
+// taken off it, and the way of paying; whole is both together.
+func (r *Reservation) price() (whole money.Amount, err error) {
+	hourly, err := product(int64(r.ListHourly), basisPoints-r.Discount).over(basisPoints)
+	if err != nil {
+		return 0, err
+	}
+	seconds := r.Hours() * secondsPerHour
+	r.Hourly, r.UpfrontDue = money.Rate(hourly), 0
+	if whole, err = r.hourly(seconds); err != nil {
+		return 0, err
+	}
+	switch r.Payment {
+	case AllUpfront:
+		r.Hourly, r.UpfrontDue = 0, whole
+	case PartialUpfront:
+		// The upfront part is what the rounded hourly price leaves of the whole, so
+		// the two are the whole exactly.
+		r.Hourly /= basisPoints / partialUpfront
+		later, err := r.hourly(seconds)
+		if err != nil {
+			return 0, err
+		}
+		r.UpfrontDue = whole - later
+	}
+	return whole, nil
+}
+
+// ReserveExchanged is Reserve for an account that pays in another currency than the
+// host: the price on demand is converted once, by a rate, and all that the account
+// pays follows from that by the same rules. What the provider is paid by is in Listed.
+func ReserveExchanged(p Purchase, c Curve, b Bounds, rate ExchangeRate) (Priced, error) {
+	listed, err := Reserve(p, c, b)
+	if err != nil {
+		return listed, err
+	}
+	if _, err := rate.Convert(0, p.Currency, rate.To); err != nil {
+		return listed, fmt.Errorf("reserve: %w", err)
+	}
+	p.Currency = rate.To
+	if p.ListHourly, err = rate.rate(p.ListHourly); err != nil {
+		return listed, fmt.Errorf("reserve: %w", err)
+	}
+	out, err := Reserve(p, c, b)
+	out.Reservation.Listed = &listed.Reservation
+	return out, err
+}
+
+// CheckListed reports whether r and what is listed of it are the same reservation, r
+// priced by what e's rate makes of the listed price.
+func (r Reservation) CheckListed(e Exchanged) error {
+	if r.Listed == nil {
+		return fmt.Errorf("the reservation is in %s and has no terms in %s", r.Currency, e.From)
+	}
+	l := *r.Listed
+	if r.Currency != e.To || l.Currency != e.From {
+		return fmt.Errorf("the reservation is in %s and listed in %s, and exchanged from %s to %s", r.Currency, l.Currency, e.From, e.To)
+	}
+	price, err := e.Price(l.ListHourly)
+	if err != nil {
+		return err
+	}
+	for _, x := range []Reservation{r, l} {
+		want := x
+		if _, err := want.price(); err != nil {
+			return err
+		}
+		if want.Hourly != x.Hourly || want.UpfrontDue != x.UpfrontDue {
+			return fmt.Errorf("the reservation costs %s upfront and %s an hour in %s, and by its list price %s and %s", x.UpfrontDue, x.Hourly, x.Currency, want.UpfrontDue, want.Hourly)
+		}
+	}
+	if r.ListHourly != price || r.GPUModel != l.GPUModel || r.GPUs != l.GPUs || !r.From.Equal(l.From) || !r.Until.Equal(l.Until) || r.Payment != l.Payment || r.Discount != l.Discount || r.Commission != l.Commission {
+		return fmt.Errorf("the reservation is not what is listed at the rate of %s", e.Rate)
+	}
+	return nil
 }

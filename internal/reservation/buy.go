@@ -38,8 +38,11 @@ type Request struct {
 // Quote is what a reservation costs. Nothing of it is frozen: who buys it names the
 // total that was agreed to.
 type Quote struct {
-	Offer    fleet.Offer
-	Priced   pricing.Priced
+	Offer  fleet.Offer
+	Priced pricing.Priced
+	// Exchange is how the price came to be in the account's currency; nil: the host asks
+	// for that.
+	Exchange *pricing.Exchanged
 	TimeZone string
 	Schedule []pricing.Instalment
 	// BreakEven is from how many hours of use on it is cheaper than on demand.
@@ -89,23 +92,44 @@ func (s *Service) Quote(ctx context.Context, p account.Principal, r Request) (*Q
 	if offer.Reserve == nil {
 		return nil, fault.New(fault.Conflict, "not_offered", "host %s offers no reservations; ask without an offer, to find one that does", offer.HostID)
 	}
-	if offer.Price.Currency != currency {
-		return nil, fault.New(fault.Invalid, "currency_mismatch", "the offer is in %s and the account in %s", offer.Price.Currency, currency)
+	rate, err := s.exchange(ctx, offer.Price.Currency, currency)
+	if err != nil {
+		return nil, err
 	}
-	priced, err := pricing.Reserve(pricing.Purchase{
-		ID: "new", GPUModel: offer.GPUModel, Zone: offer.Zone, GPUs: int64(offer.GPUCount), Currency: currency,
+	priced, exchange, err := reserve(pricing.Purchase{
+		ID: "new", GPUModel: offer.GPUModel, Zone: offer.Zone, GPUs: int64(offer.GPUCount), Currency: offer.Price.Currency,
 		ListHourly: offer.Price.Compute / money.Rate(offer.GPUCount), From: from, TimeZone: zone, Months: r.Months, Until: r.Until, Payment: r.Payment,
 		Commission: offer.Price.CommissionBasisPoints,
-	}, *offer.Reserve, s.Bounds)
+	}, *offer.Reserve, s.Bounds, rate)
 	if err != nil {
 		return nil, invalid("body", "cannot_price", "this cannot be priced: %v; ask for less", err)
 	}
-	q := &Quote{Offer: offer, Priced: priced, TimeZone: zone, QuotedAt: now}
+	q := &Quote{Offer: offer, Priced: priced, Exchange: exchange, TimeZone: zone, QuotedAt: now}
 	if q.Schedule, err = priced.Reservation.Schedule(zone); err != nil {
 		return nil, err
 	}
 	q.BreakEvenHours = (priced.Hours*priced.BreakEven + 9_999) / 10_000
 	return q, nil
+}
+
+// exchange is the rate by which an account pays what a host asks for; nil: it is in the
+// account's currency.
+func (s *Service) exchange(ctx context.Context, from, to money.Currency) (*pricing.ExchangeRate, error) {
+	if from == to {
+		return nil, nil
+	}
+	rate, err := s.Money.ExchangeInForce(ctx, from, to)
+	return &rate, err
+}
+
+// reserve prices a reservation, by a rate if there is one.
+func reserve(p pricing.Purchase, c pricing.Curve, b pricing.Bounds, rate *pricing.ExchangeRate) (pricing.Priced, *pricing.Exchanged, error) {
+	if rate == nil {
+		out, err := pricing.Reserve(p, c, b)
+		return out, nil, err
+	}
+	out, err := pricing.ReserveExchanged(p, c, b, *rate)
+	return out, &pricing.Exchanged{RateID: rate.ID, Source: rate.Source, From: rate.From, To: rate.To, Rate: rate.Rate, Since: rate.Date}, err
 }
 
 // offer is the offer that a request names, or the cheapest whose host takes
@@ -170,6 +194,9 @@ func (s *Service) Create(ctx context.Context, p account.Principal, b Purchase) (
 	now := s.Clock().UTC().Truncate(time.Microsecond)
 	id := ident.New(ident.Reservation)
 	q.Priced.Reservation.ID = id
+	if listed := q.Priced.Reservation.Listed; listed != nil {
+		listed.ID = id
+	}
 	if b.Name == "" {
 		b.Name = "reservation-" + id[len(id)-6:]
 	}
@@ -190,7 +217,7 @@ func (s *Service) Create(ctx context.Context, p account.Principal, b Purchase) (
 			}
 			r.held = true
 		}
-		if err := s.begin(ctx, tx, r); err != nil {
+		if err := s.begin(ctx, tx, r, q.Exchange); err != nil {
 			return err
 		}
 		return s.Audit(ctx, tx, p, "reservation.create", id, map[string]string{"host": r.HostID, "total": q.Priced.Total.String(), "payment": string(q.Priced.Reservation.Payment)})
@@ -207,9 +234,9 @@ func (r *Reservation) holding() fleet.Holding {
 }
 
 // begin pays for a new reservation and writes it.
-func (s *Service) begin(ctx context.Context, tx *store.Tx, r *Reservation) error {
+func (s *Service) begin(ctx context.Context, tx *store.Tx, r *Reservation, exchange *pricing.Exchanged) error {
 	if err := s.Money.BeginReserved(ctx, tx, billing.ReservedTerms{
-		Reservation: r.Terms.Reservation, AccountID: r.AccountID, ProviderID: r.ProviderID, TimeZone: r.TimeZone, Simulated: r.Simulated,
+		Reservation: r.Terms.Reservation, AccountID: r.AccountID, ProviderID: r.ProviderID, TimeZone: r.TimeZone, Simulated: r.Simulated, Exchange: exchange,
 	}); err != nil {
 		return err
 	}

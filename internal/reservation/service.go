@@ -46,6 +46,8 @@ type Money interface {
 	EndLease(ctx context.Context, tx *store.Tx, id string, at time.Time) error
 	HasFunds(ctx context.Context, tx *store.Tx, id string) (bool, error)
 	Reserved(ctx context.Context, id string) (billing.Reserved, error)
+	// ExchangeInForce is the rate from a host's currency to an account's, or a fault.
+	ExchangeInForce(ctx context.Context, from, to money.Currency) (pricing.ExchangeRate, error)
 	ReservedUse(ctx context.Context, id string, from, to time.Time) ([]pricing.HourUse, error)
 }
 

@@ -73,7 +73,7 @@ func (s *Service) due(r *Reservation) bool {
 // step does what is due of one reservation.
 func (s *Service) step(ctx context.Context, seen *Reservation) error {
 	if seen.Renews && !s.Clock().Before(seen.Until) && seen.State == Active {
-		err := s.renew(ctx, seen.ID)
+		err := s.renew(ctx, seen)
 		if err == nil {
 			s.Capacity.Refresh(ctx, seen.HostID)
 			return nil
@@ -196,19 +196,27 @@ func (s *Service) expire(ctx context.Context, tx *store.Tx, r *Reservation, code
 
 // renew carries a reservation on for another term, at the price of today if that is
 // no higher than before. It is a fault if it cannot be: then it ends.
-func (s *Service) renew(ctx context.Context, id string) error {
+func (s *Service) renew(ctx context.Context, seen *Reservation) error {
+	t, err := s.Capacity.ReserveTerms(seen.HostID, seen.GPUModel)
+	if err != nil {
+		return err
+	}
+	currency, _, err := s.Account(ctx, seen.AccountID)
+	if err != nil {
+		return err
+	}
+	rate, err := s.exchange(ctx, t.Currency, currency)
+	if err != nil {
+		return err
+	}
 	return s.DB.Update(ctx, func(ctx context.Context, tx *store.Tx) error {
-		r, err := lock(ctx, tx, id)
+		r, err := lock(ctx, tx, seen.ID)
 		if err != nil {
 			return err
 		}
 		now := s.Clock().UTC().Truncate(time.Microsecond)
 		if r.State != Active || now.Before(r.Until) {
 			return nil // another replica was first
-		}
-		t, err := s.Capacity.ReserveTerms(r.HostID, r.GPUModel)
-		if err != nil {
-			return err
 		}
 		old := r.Terms.Reservation
 		ask := pricing.Purchase{
@@ -218,7 +226,7 @@ func (s *Service) renew(ctx context.Context, id string) error {
 		if old.Months == 0 {
 			ask.Until = r.Until.Add(time.Duration(old.Hours()) * time.Hour)
 		}
-		priced, err := pricing.Reserve(ask, t.Curve, s.Bounds)
+		priced, exchange, err := reserve(ask, t.Curve, s.Bounds, rate)
 		if err != nil {
 			return fault.New(fault.Conflict, "cannot_price", "the next term cannot be priced: %w", err)
 		}
@@ -243,7 +251,7 @@ func (s *Service) renew(ctx context.Context, id string) error {
 		if err := s.Money.EndLease(ctx, tx, r.ID, r.Until); err != nil {
 			return err
 		}
-		if err := s.begin(ctx, tx, &next); err != nil {
+		if err := s.begin(ctx, tx, &next, exchange); err != nil {
 			return err
 		}
 		return save(ctx, tx, r)

@@ -487,6 +487,10 @@ func (c *Cloud) Run(ctx context.Context) error {
 	part("news", c.News.Run)
 	part("reservations", c.Reserve.Run)
 	part("budgets", c.Budgets.Run)
+	if c.cfg.UsageSinkURL != "" {
+		part("usage sink", newUsageSink(usageSink{db: c.DB, usage: c.Billing.Usage, clock: c.clock, log: c.log, address: c.cfg.UsageSinkURL, token: c.cfg.UsageSinkToken,
+			source: c.cfg.APIURL(), version: c.version}).Run)
+	}
 	part("tunnels", func(ctx context.Context) error { return c.Tunnels.Serve(ctx, c.agents) })
 	part("SSH gateway", func(ctx context.Context) error { return c.ssh.Serve(ctx, c.sshIn) })
 	part("HTTP", c.serveHTTP)

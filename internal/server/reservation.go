@@ -120,7 +120,7 @@ func reservationPrice(q *reservation.Quote) api.ReservationPrice {
 		OfferID: q.Offer.ID, HostID: q.Offer.HostID, GPUModel: r.GPUModel, GPUs: int(r.GPUs), Region: q.Offer.Region, Zone: r.Zone, Simulated: q.Offer.Simulated,
 		Currency: string(r.Currency), TimeZone: q.TimeZone, TermMonths: r.Months, Payment: string(r.Payment), From: from, Until: from.Add(time.Duration(q.Priced.Hours) * time.Hour),
 		Hours: q.Priced.Hours, DiscountPercent: basisPercent(r.Discount), OnDemandPerHour: r.ListHourly, PerHour: r.Hourly, DueNow: r.UpfrontDue, Total: q.Priced.Total,
-		OnDemandTotal: q.Priced.List, Saving: q.Priced.Saving, BreakEvenHours: q.BreakEvenHours, Schedule: []api.Instalment{}, QuotedAt: q.QuotedAt,
+		OnDemandTotal: q.Priced.List, Saving: q.Priced.Saving, BreakEvenHours: q.BreakEvenHours, Exchange: exchangeJSON(q.Exchange), Schedule: []api.Instalment{}, QuotedAt: q.QuotedAt,
 	}
 	for _, i := range q.Schedule {
 		out.Schedule = append(out.Schedule, api.Instalment(i))

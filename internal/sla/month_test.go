@@ -327,3 +327,89 @@ func TestACreditIsNeverMoreThanWhatTheRenterPaidItself(t *testing.T) {
 		t.Errorf("a lease that a grant paid is given back %s", r.Credit)
 	}
 }
+
+// apart makes the lease's provider be paid in dollars, by an exchange at 7.2.
+type apart struct{ *world }
+
+func (a apart) ChargedApart(_ context.Context, _ *store.Tx, _ string, after, _ time.Time) (money.Amount, money.Currency, error) {
+	if !after.Equal(april) && after.UTC().Month() != time.March {
+		return 0, "", nil
+	}
+	return 90_000_000, money.USD, nil
+}
+
+// What an exchanged lease is charged goes through the exchange accounts, and so does
+// what is taken back of its provider's part, in both currencies.
+func TestABadMonthOfAnExchangedLeaseIsCreditedInTheRentersCurrencyAndTakenInTheProviders(t *testing.T) {
+	t.Parallel()
+	storetest.Each(t, func(t *testing.T, db *store.DB) {
+		w := newWorld(t, db, func(c *Config) { c.Money = apart{c.Money.(*world)} })
+		post := func(debit, credit string, amount money.Amount, currency money.Currency) {
+			t.Helper()
+			if err := db.Update(t.Context(), func(ctx context.Context, tx *store.Tx) error {
+				return w.books.Post(ctx, tx, ledger.Transfer{Key: ledger.Key(april, debit, credit, string(currency)), Debit: debit, Credit: credit, Amount: amount, Currency: currency, Code: "charge", Reference: "ls-1", EffectiveAt: april})
+			}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		// What the month was charged, as billing does: 720.00, of which 648.00 for 90 dollars.
+		post(ledger.Deposits, ledger.Wallet(renter.AccountID), 720_000_000, money.CNY)
+		post(ledger.Wallet(renter.AccountID), ledger.Exchange, 648_000_000, money.CNY)
+		post(ledger.Wallet(renter.AccountID), ledger.Commission, 72_000_000, money.CNY)
+		post(ledger.Exchange, ledger.Payable("ac-provider"), 90_000_000, money.USD)
+		stand := func(path string, currency money.Currency, want string) {
+			t.Helper()
+			var got money.Amount
+			if err := db.View(t.Context(), func(ctx context.Context, tx *store.Tx) (err error) {
+				got, err = w.books.Balance(ctx, tx, path, currency)
+				return err
+			}); err != nil {
+				t.Fatal(err)
+			}
+			if got.String() != want {
+				t.Errorf("%s stands at %s %s, want %s", path, got, currency, want)
+			}
+		}
+		// Away for more than a hundredth of the month: 25 % of the charge comes back, and of the provider's
+		// part the same.
+		w.silent(april.Add(100*time.Hour), 9*time.Hour)
+		w.close()
+		stand(ledger.Wallet(renter.AccountID), money.CNY, "180.000000")
+		stand(ledger.Wallet(renter.AccountID), money.USD, "0.000000")
+		stand(ledger.Payable("ac-provider"), money.USD, "67.500000")
+		stand(ledger.Payable("ac-provider"), money.CNY, "0.000000")
+		stand(ledger.Exchange, money.CNY, "486.000000")
+		stand(ledger.Exchange, money.USD, "-67.500000") // at the rate of the quote: 486 ÷ 7.2
+		w.close()                                       // again
+		stand(ledger.Payable("ac-provider"), money.USD, "67.500000")
+		if r := w.report(); r.Currency != money.CNY || r.Credit.String() != "180.000000" {
+			t.Errorf("the report is %+v", r)
+		}
+		if r, err := w.books.Verify(t.Context()); err != nil || !r.OK() {
+			t.Errorf("the books: %+v, %v", r, err)
+		}
+	})
+}
+
+// All of a month's charge that comes back leaves nothing in the exchange accounts.
+func TestAMonthThatIsWhollyGivenBackLeavesNothingExchanged(t *testing.T) {
+	t.Parallel()
+	storetest.Each(t, func(t *testing.T, db *store.DB) {
+		w := newWorld(t, db, func(c *Config) { c.Money = apart{c.Money.(*world)} })
+		w.silent(april.Add(24*time.Hour), 20*24*time.Hour)
+		w.close()
+		for currency, want := range map[money.Currency]string{money.CNY: "-648.000000", money.USD: "90.000000"} {
+			var got money.Amount
+			if err := db.View(t.Context(), func(ctx context.Context, tx *store.Tx) (err error) {
+				got, err = w.books.Balance(ctx, tx, ledger.Exchange, currency)
+				return err
+			}); err != nil {
+				t.Fatal(err)
+			}
+			// The charge, which is not posted in this test, put the opposite there.
+			if got.String() != want {
+				t.Errorf("the exchange account of %s moved by %s, want %s", currency, got, want)
+			}
+		}
+	})
+}
