@@ -36,49 +36,6 @@ type Explained struct {
 	After     money.Amount `json:"after"`
 }
 
-// PriceList is what an operator gives one account: a rate of its own for a meter,
-// or something off.
-type PriceList struct {
-	ID          string               `json:"id"`
-	AccountID   string               `json:"account_id"`
-	BasisPoints map[Meter]int64      `json:"basis_points,omitempty"` // off the listed rate, in 1/100 %
-	Rates       map[Meter]money.Rate `json:"rates,omitempty"`        // instead of the listed rate
-	From        time.Time            `json:"from"`
-	Until       time.Time            `json:"until"` // zero: for ever
-}
-
-// Tariff returns t with the account's rates, as a quote made at a moment freezes
-// them. A rate of its own wins over something off.
-func (p PriceList) Tariff(t Tariff, at time.Time) (Tariff, error) {
-	if at.Before(p.From) || (!p.Until.IsZero() && !at.Before(p.Until)) {
-		return t, nil
-	}
-	for _, m := range Meters {
-		rate := t.Rate(m)
-		if bp, ok := p.BasisPoints[m]; ok {
-			if bp < 0 || bp > basisPoints {
-				return t, fmt.Errorf("price list %s: %d basis points off %s: want 0 to 10000", p.ID, bp, m)
-			}
-			if rate < 0 {
-				return t, fmt.Errorf("price list %s: a listed price of %s for %s: want at least 0", p.ID, rate, m)
-			}
-			r, err := product(int64(rate), basisPoints-bp).over(basisPoints)
-			if err != nil {
-				return t, err
-			}
-			rate = money.Rate(r)
-		}
-		if r, ok := p.Rates[m]; ok {
-			if r < 0 {
-				return t, fmt.Errorf("price list %s: a price of %s for %s: want at least 0", p.ID, r, m)
-			}
-			rate = r
-		}
-		t.setRate(m, rate)
-	}
-	return t, nil
-}
-
 // Coupon takes something off once or for a time.
 type Coupon struct {
 	Code     string         `json:"code"`

@@ -88,23 +88,6 @@ func TestGraduatedRatesAreSplitAtTheirBounds(t *testing.T) {
 	})
 }
 
-func TestAPriceListChangesTheTariffThatAQuoteFreezes(t *testing.T) {
-	t.Parallel()
-	list := pricing.Tariff{Compute: rate(t, "2"), Storage: rate(t, "0.35"), Egress: rate(t, "0.8")}
-	p := pricing.PriceList{ID: "p", BasisPoints: map[pricing.Meter]int64{pricing.Compute: 1250, pricing.Storage: 5000}, Rates: map[pricing.Meter]money.Rate{pricing.Storage: rate(t, "0.1")}, From: start}
-	got, err := p.Tariff(list, start)
-	if err != nil || got.Compute != rate(t, "1.75") || got.Storage != rate(t, "0.1") || got.Egress != list.Egress {
-		t.Errorf("got %+v, %v", got, err)
-	}
-	if before, err := p.Tariff(list, after(-1)); err != nil || before != list {
-		t.Errorf("before it begins: %+v, %v", before, err)
-	}
-	p.BasisPoints[pricing.Compute] = 10_001
-	if _, err := p.Tariff(list, start); err == nil {
-		t.Error("more than all is taken off")
-	}
-}
-
 func TestAFixedCouponIsUsedUpOnce(t *testing.T) {
 	t.Parallel()
 	d := pricing.Discounts{Coupon: &pricing.Coupon{Code: "C", Fixed: amount(t, "50")}, CouponTaken: amount(t, "20")}
