@@ -245,6 +245,19 @@ func (e *Explanation) quoteSteps(q pricing.Quote) {
 	if x := q.Exchange; x != nil {
 		e.say("quote_exchange", "listed", x.Listed.Rate(e.Meter).Display(), "from", string(x.From), "rate", x.Rate.Display(), "source", x.Source, "since", e.time(x.Since), "rate_id", x.RateID, "converted", beforeOwn(q).Rate(e.Meter).Display())
 	}
+	if p := q.PriceList; p != nil && q.Listed != nil {
+		if rule, ok := p.Rule(e.Meter); ok {
+			values := []string{"list", p.Name, "id", p.ID, "listed", q.Listed.Rate(e.Meter).Display(), "own", q.Tariff.Rate(e.Meter).Display()}
+			switch {
+			case rule.Rate == nil:
+				e.say("quote_less", append(values, "off", percentOf(rule.OffPPM))...)
+			case e.Meter == pricing.Compute:
+				e.say("quote_each", append(values, "each", rule.Rate.Display(), "gpus", strconv.FormatInt(p.GPUs, 10))...)
+			default:
+				e.say("quote_own", values...)
+			}
+		}
+	}
 	switch e.Meter {
 	case pricing.Compute:
 		if q.Plan == pricing.Reserved {
@@ -498,6 +511,11 @@ func (e *Explanation) prepayment(l *leaseRow, n int) error {
 		e.say(code, append(values, "paid", m.paid.String(), "since", e.time(m.since), "used", (m.paid-back).String(), "back", back.String())...)
 	}
 	return nil
+}
+
+// percentOf writes millionths as per cent, without the sign.
+func percentOf(share int64) string {
+	return strings.TrimSuffix(strings.TrimRight(fmt.Sprintf("%d.%04d", share/10_000, share%10_000), "0"), ".")
 }
 
 func percent(basisPoints int64) string {

@@ -41,6 +41,9 @@ var sentences = map[string][2]string{
 	"quote_spot":     {"It is a spot lease: an hour costs what the market cleared at, at most the bid of {bid} {currency}.", "这是竞价租约：每小时按市场成交价计费，最高不超过出价 {bid} {currency}。"},
 	"quote_change":   {"From {from} on the renter agreed to {rate} {currency} an hour.", "自 {from} 起，租户同意每小时 {rate} {currency}。"},
 	"quote_exchange": {"The provider listed {listed} {from}. By the rate {rate_id} of {source}, in force since {since}, one {from} is {rate} {currency}: {converted} {currency}, rounded once, and frozen in the quote.", "提供方挂牌价为 {listed} {from}。按汇率 {rate_id}（来源 {source}，自 {since} 起生效），1 {from} 合 {rate} {currency}：{converted} {currency}，只舍入一次，并固定在报价中。"},
+	"quote_less":     {"The listed price is {listed} {currency}. By the account's price list {list} ({id}) it is {off} % less: {own} {currency}, rounded once, and frozen in the quote.", "挂牌价为 {listed} {currency}。按账户的价目表 {list}（{id}）减 {off}%：{own} {currency}，只舍入一次，并固定在报价中。"},
+	"quote_each":     {"The listed price is {listed} {currency}. By the account's price list {list} ({id}) each of the {gpus} GPUs costs {each} {currency}, together {own} {currency}, and the quote keeps it.", "挂牌价为 {listed} {currency}。按账户的价目表 {list}（{id}），{gpus} 张 GPU 每张 {each} {currency}，共 {own} {currency}，并固定在报价中。"},
+	"quote_own":      {"The listed price is {listed} {currency}. By the account's price list {list} ({id}) it is {own} {currency}, and the quote keeps it.", "挂牌价为 {listed} {currency}。按账户的价目表 {list}（{id}）为 {own} {currency}，并固定在报价中。"},
 	"quote_storage":  {"By the quote of {quoted_at} a GiB costs {rate} {currency} a month, and {gib} GiB were leased; a month is a calendar month in {zone}.", "按 {quoted_at} 的报价，每 GiB 每月 {rate} {currency}，租用 {gib} GiB；月份按 {zone} 的自然月计算。"},
 	"quote_bytes":    {"By the quote of {quoted_at} a GB (1,000,000,000 bytes) costs {rate} {currency}.", "按 {quoted_at} 的报价，每 GB（1,000,000,000 字节）{rate} {currency}。"},
 

@@ -41,6 +41,8 @@ func (s *Service) AgreePrice(ctx context.Context, tx *store.Tx, c Agreement) err
 		return fault.New(fault.Invalid, "rate_invalid", "a price of %s an hour for lease %s: want at least 0", c.PerHour.Display(), l.id)
 	case l.quote.Plan != pricing.OnDemand:
 		return fault.New(fault.Conflict, "not_on_demand", "lease %s is paid by the plan %s; only prices on demand change by agreement", l.id, l.quote.Plan)
+	case l.earnsIn() != "":
+		return fault.New(fault.Conflict, "price_frozen", "lease %s is paid by other prices than its provider listed; its price does not change, so rent anew for another", l.id)
 	case !l.ended.IsZero():
 		return fault.New(fault.Conflict, "lease_ended", "lease %s has ended; its price does not change any more", l.id)
 	}

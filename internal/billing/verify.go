@@ -88,6 +88,10 @@ type meterOf struct {
 const leasesAtOnce = 500
 
 func (s *Service) verifyLeases(ctx context.Context, tx *store.Tx, r *Report) error {
+	lists, err := allPriceLists(ctx, tx)
+	if err != nil {
+		return err
+	}
 	for last := ""; ; {
 		leases, err := s.loadLeases(ctx, tx, `lease_id IN (SELECT lease_id FROM billing_leases WHERE lease_id > ? ORDER BY lease_id LIMIT ?)`, last, leasesAtOnce)
 		if err != nil || len(leases) == 0 {
@@ -101,6 +105,7 @@ func (s *Service) verifyLeases(ctx context.Context, tx *store.Tx, r *Report) err
 		}
 		for _, l := range leases {
 			r.Leases++
+			lists.verify(r, l)
 			if err := s.verifyLease(r, l, sums); err != nil {
 				return err
 			}

@@ -51,7 +51,7 @@ func (s *Service) Price(ctx context.Context, p account.Principal, r QuoteRequest
 		}
 		ask.Prepaid = &p
 	}
-	own, err := s.ownTariff(ctx, p.AccountID, offer, r.Plan)
+	own, err := s.ownTariff(ctx, p.AccountID, offer, r.Plan, now)
 	if err != nil {
 		return nil, err
 	}

@@ -233,7 +233,8 @@ func (s *Service) Compare(ctx context.Context, p account.Principal, r QuoteReque
 		return nil, err
 	}
 	r.Plan = ""
-	mine, err := s.ownTariff(ctx, p.AccountID, offer, pricing.OnDemand)
+	now := s.Clock()
+	mine, err := s.ownTariff(ctx, p.AccountID, offer, pricing.OnDemand, now)
 	if err != nil {
 		return nil, err
 	}
@@ -241,17 +242,24 @@ func (s *Service) Compare(ctx context.Context, p account.Principal, r QuoteReque
 	if err != nil {
 		return nil, unpriceable(err)
 	}
-	if market.Tariff = mine.Tariff; mine.exchange != nil {
+	if market.Tariff = mine.beforeOwn(); mine.exchange != nil {
 		market.PerMonth, market.Curve = nil, nil
 	}
-	prices, err := pricing.Compare(market, r.pricing(offer, timeZone), s.Clock())
+	prices, err := pricing.Compare(market, r.pricing(offer, timeZone), now)
 	if err != nil {
 		return nil, unpriceable(err)
 	}
-	for i := range prices.Options {
-		if q := prices.Options[i].Quote; q != nil && q.Plan == pricing.OnDemand {
-			q.Exchange = mine.exchange
+	for i, o := range prices.Options {
+		if o.Quote == nil || o.Plan != pricing.OnDemand {
+			continue
 		}
+		ask := prices.Request
+		ask.Plan, ask.Bid = pricing.OnDemand, 0
+		q, err := mine.quote(ask, now)
+		if err != nil {
+			return nil, unpriceable(err)
+		}
+		prices.Options[i].Quote, prices.Options[i].Totals, prices.Options[i].NotIncluded = &q, q.Totals, q.NotIncluded
 	}
 	// The rules of price know a month's price for every term; not each is sold.
 	prices.Options = slices.DeleteFunc(prices.Options, func(o pricing.Option) bool {
