@@ -222,6 +222,9 @@ func (s *Service) explainCharge(ctx context.Context, tx *store.Tx, accountID, id
 	if err != nil {
 		return Explanation{}, fmt.Errorf("explain charge %s: %w", c.ID, err)
 	}
+	if err := s.explainShares(ctx, tx, &e, c); err != nil {
+		return Explanation{}, err
+	}
 	e.split(l, c, all)
 	if err := s.sources(ctx, tx, &e, c, all, prepaid); err != nil {
 		return Explanation{}, err

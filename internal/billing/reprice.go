@@ -68,9 +68,9 @@ func (s *Service) AgreePrice(ctx context.Context, tx *store.Tx, c Agreement) err
 		if err != nil {
 			return err
 		}
-		if b.Available+b.Granted < more {
+		if b.Available+b.grantedFor(l.gpuModel) < more {
 			return fault.New(fault.Payment, "insufficient_balance", "at %s %s an hour %s %s more have to be set aside, and %s %s are available; add money to the account",
-				c.PerHour.Display(), a.currency, more.Display(), a.currency, (b.Available + b.Granted).Display(), a.currency)
+				c.PerHour.Display(), a.currency, more.Display(), a.currency, (b.Available + b.grantedFor(l.gpuModel)).Display(), a.currency)
 		}
 	}
 	if _, err := tx.Exec(ctx, `INSERT INTO billing_price_changes (lease_id, from_at, rate, proposal_id, agreed_by, agreed_at) VALUES (?, ?, ?, ?, ?, ?)`,
