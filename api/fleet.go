@@ -79,7 +79,7 @@ type OfferPrice struct {
 	MinimumSeconds        int64  `json:"minimum_seconds" doc:"Seconds that each start is charged for, at least, however short the run"`
 	CommissionBasisPoints int64  `json:"commission_basis_points" doc:"The cloud's part of the price, in 1/100 of a per cent"`
 
-	Own *OwnPrice `json:"own,omitempty" doc:"What your account pays, where that is in another currency; absent too if the operator has entered no rate that holds"`
+	Own *OwnPrice `json:"own,omitempty" doc:"What your account pays on demand, where that is in another currency or by a price list of its own; absent too if the operator has entered no rate that holds"`
 }
 
 // OwnPrice is the price of an offer as the account pays it.
@@ -90,6 +90,8 @@ type OwnPrice struct {
 	Storage  Rate      `json:"storage_rate"`
 	Egress   Rate      `json:"egress_rate"`
 	Exchange *Exchange `json:"exchange,omitempty"`
+
+	PriceList *AppliedPriceList `json:"price_list,omitempty"`
 }
 
 // OfferField is something of an offer that a search can name.

@@ -33,6 +33,8 @@ type QuoteLine struct {
 	PerDay   Amount `json:"per_day"`
 	PerMonth Amount `json:"per_month"`
 	ForRun   Amount `json:"for_run"`
+
+	ListedRate *Rate `json:"listed_rate,omitempty" doc:"What a unit costs whoever has no price list; absent: the same"`
 }
 
 // Quote is a frozen price.
@@ -60,6 +62,7 @@ type Quote struct {
 	NotIncluded           []string          `json:"not_included"`
 	AvailableAfterSeconds int64             `json:"available_after_seconds,omitempty" doc:"How long a lease waits, free of charge, until leases of the spot market have left its GPUs; absent: not at all"`
 	Exchange              *Exchange         `json:"exchange,omitempty" doc:"How the listed price came to be in your currency; frozen in the quote"`
+	PriceList             *AppliedPriceList `json:"price_list,omitempty" doc:"By which your prices differ from the listed ones; frozen in the quote"`
 	Simulated             bool              `json:"simulated" doc:"The GPUs are simulated: there is no hardware"`
 	CreatedAt             time.Time         `json:"created_at"`
 	ValidUntil            time.Time         `json:"valid_until"`

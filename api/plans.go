@@ -35,19 +35,21 @@ type PlanOption struct {
 
 // PlanComparison is an offer's price under all plans, side by side.
 type PlanComparison struct {
-	OfferID    string       `json:"offer_id"`
-	GPUModel   string       `json:"gpu_model"`
-	GPUCount   int          `json:"gpu_count"`
-	Zone       string       `json:"zone"`
-	Image      string       `json:"image"`
-	DiskGiB    int64        `json:"disk_gib"`
-	RunSeconds int64        `json:"run_seconds" doc:"What for_run is for"`
-	TimeZone   string       `json:"time_zone" doc:"By whose calendar months are counted"`
-	Currency   string       `json:"currency"`
-	Exchange   *Exchange    `json:"exchange,omitempty" doc:"How the listed price came to be in your currency"`
-	Simulated  bool         `json:"simulated" doc:"The GPUs are simulated: there is no hardware"`
-	QuotedAt   time.Time    `json:"quoted_at"`
-	Options    []PlanOption `json:"options" nullable:"false"`
+	OfferID    string    `json:"offer_id"`
+	GPUModel   string    `json:"gpu_model"`
+	GPUCount   int       `json:"gpu_count"`
+	Zone       string    `json:"zone"`
+	Image      string    `json:"image"`
+	DiskGiB    int64     `json:"disk_gib"`
+	RunSeconds int64     `json:"run_seconds" doc:"What for_run is for"`
+	TimeZone   string    `json:"time_zone" doc:"By whose calendar months are counted"`
+	Currency   string    `json:"currency"`
+	Exchange   *Exchange `json:"exchange,omitempty" doc:"How the listed price came to be in your currency"`
+
+	PriceList *AppliedPriceList `json:"price_list,omitempty" doc:"By which your prices on demand differ from the listed ones"`
+	Simulated bool              `json:"simulated" doc:"The GPUs are simulated: there is no hardware"`
+	QuotedAt  time.Time         `json:"quoted_at"`
+	Options   []PlanOption      `json:"options" nullable:"false"`
 }
 
 // Months is what is paid in advance for a lease of the plan monthly.

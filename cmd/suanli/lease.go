@@ -190,6 +190,7 @@ func printQuote(cmd *cobra.Command, q *api.Quote) {
 	t.add(tr("total"), q.Currency, "", q.PerHour.Display(), q.PerDay.Display(), q.PerMonth.Display(), q.ForRun.Display())
 	t.print(cmd.OutOrStdout())
 	printExchange(cmd, q.Exchange)
+	printPriceList(cmd, q)
 	if q.TermMonths > 0 {
 		say(cmd, "%d months cost %s %s, taken from the balance at acceptance.", q.TermMonths, q.DueNow.Display(), q.Currency)
 		if q.Renews {

@@ -76,14 +76,14 @@ func (s *Service) chargeStretch(ctx context.Context, tx *store.Tx, a *accountRow
 	var spends []pricing.Spend
 	for _, m := range pricing.Meters {
 		if delta := due[m] - l.posted[m]; delta > 0 && (last || timed(m)) {
-			spends = append(spends, pricing.Spend{Reference: l.id, Meter: m, From: from, Until: latest(from, at), Amount: delta})
+			spends = append(spends, pricing.Spend{Reference: l.id, Meter: m, GPUModel: l.gpuModel, From: from, Until: latest(from, at), Amount: delta})
 		}
 	}
 	draws, err := draw(grants, spends, at)
 	if err != nil {
 		return err
 	}
-	granted, err := s.drawn(ctx, tx, l, grants, spends, draws)
+	granted, shares, err := s.drawn(ctx, tx, l, grants, spends, draws)
 	if err != nil {
 		return err
 	}
@@ -98,14 +98,23 @@ func (s *Service) chargeStretch(ctx context.Context, tx *store.Tx, a *accountRow
 		side := &out
 		if delta < 0 {
 			// A correction gives back to grants what they paid for this meter, first.
-			live, gone, err := s.undrawn(ctx, tx, l, m, -delta)
+			// Of what shares leave, as they were taken first.
+			parts, live, gone, err := s.unshared(ctx, tx, l, m, -delta)
 			if err != nil {
 				return err
 			}
-			side, granted[m], lost = &back, -live-gone, lost+gone
+			rest, over, err := s.undrawn(ctx, tx, l, m, -delta-live-gone)
+			if err != nil {
+				return err
+			}
+			live, gone = live+rest, gone+over
+			side, granted[m], lost, shares[m] = &back, -live-gone, lost+gone, parts
 		}
-		p, c, err := s.insertCharge(ctx, tx, a, l, m, due[m], granted[m], from, latest(from, at), apart)
+		id, p, c, err := s.insertCharge(ctx, tx, a, l, m, due[m], granted[m], from, latest(from, at), apart)
 		if err != nil {
+			return err
+		}
+		if err := saveShared(ctx, tx, id, shares[m]); err != nil {
 			return err
 		}
 		earned += apart[m].earned
@@ -149,34 +158,35 @@ func (s *Service) chargeStretch(ctx context.Context, tx *store.Tx, a *accountRow
 }
 
 // insertCharge writes the charge that brings what is posted of a meter to due, and
-// returns the provider's and the platform's part of it. Grants pay granted of it;
+// returns its identifier and the provider's and the platform's part of it. Grants pay granted of it;
 // less than 0: that much goes back to them.
-func (s *Service) insertCharge(ctx context.Context, tx *store.Tx, a *accountRow, l *leaseRow, m pricing.Meter, due, granted money.Amount, from, to time.Time, apart map[pricing.Meter]share) (provider, commission money.Amount, err error) {
+func (s *Service) insertCharge(ctx context.Context, tx *store.Tx, a *accountRow, l *leaseRow, m pricing.Meter, due, granted money.Amount, from, to time.Time, apart map[pricing.Meter]share) (id string, provider, commission money.Amount, err error) {
 	p, c, err := shareOf(due, l.posted[m], l.quote.Tariff.CommissionBasisPoints)
 	if err != nil {
-		return 0, 0, err
+		return "", 0, 0, err
 	}
 	own := share{}
 	if apart != nil {
 		own = apart[m]
 		p, c = own.provider, due-l.posted[m]-own.provider
 	}
+	id = ident.New(ident.Charge)
 	simulated := 0
 	if l.simulated {
 		simulated = 1
 	}
 	booked, err := s.bookedAt(ctx, tx, a.id, to)
 	if err != nil {
-		return 0, 0, err
+		return "", 0, 0, err
 	}
 	if _, err := tx.Exec(ctx, `INSERT INTO billing_charges (id, lease_id, account_id, provider_id, meter, currency, amount, provider, commission, granted, listed, earned, earned_currency, simulated, from_at, to_at, posted_at, booked_at)
 		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
-		ident.New(ident.Charge), l.id, l.accountID, l.providerID, string(m), string(a.currency), int64(due-l.posted[m]), int64(p), int64(c), int64(granted), int64(own.listed), int64(own.earned), string(l.earnsIn()), simulated,
+		id, l.id, l.accountID, l.providerID, string(m), string(a.currency), int64(due-l.posted[m]), int64(p), int64(c), int64(granted), int64(own.listed), int64(own.earned), string(l.earnsIn()), simulated,
 		store.Micros(from), store.Micros(to), store.Micros(s.cfg.Clock()), store.Micros(booked)); err != nil {
-		return 0, 0, err
+		return "", 0, 0, err
 	}
 	l.posted[m] = due
-	return p, c, nil
+	return id, p, c, nil
 }
 
 // savePosted writes what is posted of a lease, and what the posting relied on.

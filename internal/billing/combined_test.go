@@ -30,6 +30,7 @@ type life struct {
 	held     []string
 	plans    map[string]string
 	keys     int
+	serial   int
 }
 
 func (l *life) id(kind string) string {
@@ -66,7 +67,7 @@ func (l *life) pick(of []string) (string, bool) {
 
 var combinedSteps = []string{
 	"demand", "demand", "spot", "months", "buy", "start", "start", "stop", "send", "lose", "deliver", "early", "evict", "rate",
-	"grant", "credit", "deposit", "refund", "taken", "note", "forgive", "settle", "watch", "close", "restart", "end", "pass", "pass", "pass", "long",
+	"grant", "coupon", "credit", "deposit", "refund", "taken", "note", "forgive", "settle", "watch", "close", "restart", "end", "pass", "pass", "pass", "long",
 }
 
 func (l *life) step() {
@@ -144,7 +145,19 @@ func (l *life) step() {
 		if rapid.Bool().Draw(rt, "only compute") {
 			c.Meters = []pricing.Meter{pricing.Compute}
 		}
+		if rapid.Bool().Draw(rt, "of a model") {
+			c.GPUModel = "H100"
+		}
 		w.grant(c)
+	case "coupon":
+		l.keys++
+		code := fmt.Sprintf("C-%d-%d", l.serial, l.keys)
+		rule := code + " " + rapid.SampledFrom([]string{"12.5%", "33.3333%", "100%"}).Draw(rt, "share") + " upto=" + rapid.SampledFrom([]string{"0.50CNY", "20.00CNY"}).Draw(rt, "up to")
+		if rapid.Bool().Draw(rt, "only compute") {
+			rule += " meters=compute"
+		}
+		w.coupon(rule)
+		w.redeem(l.renter, code)
 	case "credit":
 		l.keys++
 		key := fmt.Sprint("sla ", l.renter, l.keys)
@@ -233,7 +246,7 @@ func (l *life) pass(d time.Duration) {
 
 // lived is a random history up to its closed last month.
 func lived(w *world, rt *rapid.T, serial, steps int) *life {
-	l := &life{w: w, rt: rt, renter: fmt.Sprintf("ac-life-%d", serial), plans: map[string]string{}}
+	l := &life{w: w, rt: rt, renter: fmt.Sprintf("ac-life-%d", serial), serial: serial, plans: map[string]string{}}
 	w.deposit(l.renter, rapid.SampledFrom([]string{"60", "5000"}).Draw(rt, "money"))
 	if rapid.Bool().Draw(rt, "on credit") {
 		w.limit(l.renter, "500")

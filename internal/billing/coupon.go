@@ -23,9 +23,9 @@ type Coupon struct {
 	CreatedAt time.Time
 }
 
-// CreateCoupon makes a coupon of a sum, as operators write it: see
-// pricing.ParseCoupon. A coupon of a share is an Invalid fault "coupon_share", since
-// a grant is a sum.
+// CreateCoupon makes a coupon, as operators write it: see pricing.ParseCoupon. One of
+// a share that does not say up to what sum is an Invalid fault "coupon_share", since
+// the sum is set aside when it is redeemed.
 func (s *Service) CreateCoupon(ctx context.Context, p account.Principal, rule string, validFor time.Duration) (Coupon, error) {
 	if !p.May(account.Operate) {
 		return Coupon{}, fault.New(fault.Forbidden, "forbidden", "only an operator can make coupons")
@@ -34,13 +34,16 @@ func (s *Service) CreateCoupon(ctx context.Context, p account.Principal, rule st
 	if err != nil {
 		return Coupon{}, fault.New(fault.Invalid, "invalid_coupon", "%v", err).At("body.rule")
 	}
-	if r.Fixed == 0 {
-		return Coupon{}, fault.New(fault.Invalid, "coupon_share", "coupon %s takes off a share; make one of a sum, such as \"THANKS 50.00CNY\"", r.Code).At("body.rule")
+	if r.Fixed == 0 && r.UpTo == 0 {
+		return Coupon{}, fault.New(fault.Invalid, "coupon_share", "coupon %s takes off a share of anything; say up to what sum, such as \"WELCOME 10%% upto=50.00CNY\"", r.Code).At("body.rule")
 	}
-	if err := checkLargest(r.Fixed, "body.rule"); err != nil {
+	if err := checkLargest(max(r.Fixed, r.UpTo), "body.rule"); err != nil {
 		return Coupon{}, err
 	}
 	now := s.cfg.Clock()
+	if !r.Until.IsZero() && !r.Until.After(now) {
+		return Coupon{}, fault.New(fault.Invalid, "invalid_coupon", "coupon %s is over at %s; want a time to come", r.Code, r.Until.Format(time.RFC3339)).At("body.rule")
+	}
 	if validFor < time.Second || validFor > maxGrantFor || validFor%time.Second != 0 {
 		return Coupon{}, fault.New(fault.Invalid, "invalid_grant", "valid for %d seconds: want 1 to %d", int64(validFor/time.Second), int64(maxGrantFor/time.Second)).At("body.valid_seconds")
 	}
@@ -135,9 +138,12 @@ func (s *Service) Redeem(ctx context.Context, p account.Principal, code string) 
 		if c.Rule.Currency != currency {
 			return fault.New(fault.Invalid, "currency_mismatch", "coupon %s is in %s and the account in %s", code, c.Rule.Currency, currency)
 		}
-		g = Grant{ID: ident.New(ident.Grant), AccountID: a.id, Kind: GrantCoupon, Currency: currency, Amount: c.Rule.Fixed, Meters: c.Rule.Meters, Reference: code, CreatedAt: now}
+		g = Grant{ID: ident.New(ident.Grant), AccountID: a.id, Kind: GrantCoupon, Currency: currency, Amount: max(c.Rule.Fixed, c.Rule.UpTo), SharePPM: c.Rule.PPM, Meters: c.Rule.Meters, Reference: code, CreatedAt: now}
 		g.ActiveFrom = now.UTC().Truncate(time.Microsecond)
 		g.ExpiresAt = g.ActiveFrom.Add(c.ValidFor)
+		if g.SharePPM > 0 && !c.Rule.Until.IsZero() {
+			g.ExpiresAt = earliest(g.ExpiresAt, c.Rule.Until) // a sum is the account's when it has it
+		}
 		if err := s.give(ctx, tx, a, g, "coupon:"+code+":"+a.id, now); err != nil {
 			return err
 		}

@@ -18,14 +18,18 @@ import (
 // Balance is where an account stands. Available = Settled + Credit − Held − UnbilledDue.
 type Balance struct {
 	Currency    money.Currency
-	Settled     money.Amount // all that was paid in, less all that was posted; negative: debt
-	Held        money.Amount // part of Settled and Credit that is set aside for running leases
-	Credit      money.Amount // the credit limit; 0: prepaid
-	OnCredit    money.Amount // part of Held that Credit stands for
-	UnbilledDue money.Amount // used and not posted yet, and not paid by grants
-	Available   money.Amount // what a new lease can be begun with, beside grants
-	Granted     money.Amount // left of grants that pay for compute, for use now
+	Settled     money.Amount            // all that was paid in, less all that was posted; negative: debt
+	Held        money.Amount            // part of Settled and Credit that is set aside for running leases
+	Credit      money.Amount            // the credit limit; 0: prepaid
+	OnCredit    money.Amount            // part of Held that Credit stands for
+	UnbilledDue money.Amount            // used and not posted yet, and not paid by grants
+	Available   money.Amount            // what a new lease can be begun with, beside grants
+	Granted     money.Amount            // left of grants that pay for compute of any model, for use now
+	grantedOf   map[string]money.Amount // likewise, of grants for one model, by model
 }
+
+// grantedFor is what is left of grants that pay for compute of a model.
+func (b Balance) grantedFor(gpuModel string) money.Amount { return b.Granted + b.grantedOf[gpuModel] }
 
 // Deposit credits an account with money that an operator has received. The same
 // key with the same account, amount and reference returns the first deposit; with
@@ -122,8 +126,8 @@ func (s *Service) balance(ctx context.Context, tx *store.Tx, accountID string, c
 	}
 	// What a reservation that was bought since will take off what is posted is not to be
 	// had before it is given back.
-	b.UnbilledDue = max(0, b.UnbilledDue-covered)
-	b.Granted = max(0, granted(grants, now)-covered)
+	b.UnbilledDue = max(0, b.UnbilledDue-inAll(covered))
+	b.Granted, b.grantedOf = granted(grants, now, covered)
 	b.Available = b.Settled + b.Credit - b.Held - b.UnbilledDue
 	return b, nil
 }

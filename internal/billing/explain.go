@@ -222,6 +222,9 @@ func (s *Service) explainCharge(ctx context.Context, tx *store.Tx, accountID, id
 	if err != nil {
 		return Explanation{}, fmt.Errorf("explain charge %s: %w", c.ID, err)
 	}
+	if err := s.explainShares(ctx, tx, &e, c); err != nil {
+		return Explanation{}, err
+	}
 	e.split(l, c, all)
 	if err := s.sources(ctx, tx, &e, c, all, prepaid); err != nil {
 		return Explanation{}, err
@@ -244,6 +247,19 @@ func (e *Explanation) quoteSteps(q pricing.Quote) {
 	at := e.time(q.QuotedAt)
 	if x := q.Exchange; x != nil {
 		e.say("quote_exchange", "listed", x.Listed.Rate(e.Meter).Display(), "from", string(x.From), "rate", x.Rate.Display(), "source", x.Source, "since", e.time(x.Since), "rate_id", x.RateID, "converted", beforeOwn(q).Rate(e.Meter).Display())
+	}
+	if p := q.PriceList; p != nil && q.Listed != nil {
+		if rule, ok := p.Rule(e.Meter); ok {
+			values := []string{"list", p.Name, "id", p.ID, "listed", q.Listed.Rate(e.Meter).Display(), "own", q.Tariff.Rate(e.Meter).Display()}
+			switch {
+			case rule.Rate == nil:
+				e.say("quote_less", append(values, "off", percentOf(rule.OffPPM))...)
+			case e.Meter == pricing.Compute:
+				e.say("quote_each", append(values, "each", rule.Rate.Display(), "gpus", strconv.FormatInt(p.GPUs, 10))...)
+			default:
+				e.say("quote_own", values...)
+			}
+		}
 	}
 	switch e.Meter {
 	case pricing.Compute:
@@ -518,6 +534,11 @@ func (e *Explanation) prepayment(l *leaseRow, n int) error {
 		e.say(code, append(values, "paid", m.paid.String(), "since", e.time(m.since), "used", (m.paid-back).String(), "back", back.String())...)
 	}
 	return nil
+}
+
+// percentOf writes millionths as per cent, without the sign.
+func percentOf(share int64) string {
+	return strings.TrimSuffix(strings.TrimRight(fmt.Sprintf("%d.%04d", share/10_000, share%10_000), "0"), ".")
 }
 
 func percent(basisPoints int64) string {

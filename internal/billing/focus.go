@@ -409,7 +409,12 @@ func (f *focus) use(l *leaseRow, it pricing.Item, known FocusResource) FocusRow 
 		r["PricingCategory"] = "Standard"
 	}
 	r["ConsumedQuantity"], r["ConsumedUnit"] = strconv.FormatInt(it.Used, 10), units[0]
-	r.price(focusRate(it.Rate), focusQuantity(it.Charged, it.Per), units[1])
+	quantity := focusQuantity(it.Charged, it.Per)
+	r.price(focusRate(it.Rate), quantity, units[1])
+	if l.quote.Listed != nil { // the account has a price of its own
+		listed := focusRate(l.quote.Listed.Rate(it.Meter))
+		r["ListUnitPrice"], r["ListCost"] = focusNumber(listed), focusNumber(listed.Mul(listed, quantity))
+	}
 	// Of a month that was closed before it was learned of.
 	if f.invoice != nil && !to.After(f.start) || it.Charged < 0 || it.Amount < 0 {
 		r["ChargeClass"] = "Correction"

@@ -47,13 +47,24 @@ type Grant struct {
 	ExpiresAt           time.Time // zero: it has not been used yet
 	Reference           string
 	CreatedAt           time.Time
-	expired             bool // what was lost is posted
+	SharePPM            int64  // it pays this share of use, in millionths, up to Amount; 0: all of it
+	GPUModel            string // it pays for leases of this model; empty: of all
+	expired             bool   // what was lost is posted
+	taken               map[pricing.SpendKey]pricing.Taken
+}
+
+// isFor reports whether g pays for a meter of leases of a model.
+func (g *Grant) isFor(m pricing.Meter, gpuModel string) bool {
+	return (len(g.Meters) == 0 || slices.Contains(g.Meters, m)) && (g.GPUModel == "" || g.GPUModel == gpuModel)
 }
 
 // rule is g as the rules of price have it. One that has not been used yet counts
 // as if it were used for the first time now.
 func (g *Grant) rule(now time.Time) pricing.Grant {
-	r := pricing.Grant{ID: g.ID, Kind: g.Kind, Cap: g.Amount, Spent: g.Spent, Meters: g.Meters, ActiveFrom: g.ActiveFrom, ExpiresAt: g.ExpiresAt}
+	r := pricing.Grant{ID: g.ID, Kind: g.Kind, Cap: g.Amount, Spent: g.Spent, Meters: g.Meters, ActiveFrom: g.ActiveFrom, ExpiresAt: g.ExpiresAt, SharePPM: g.SharePPM, Taken: g.taken}
+	if g.GPUModel != "" {
+		r.GPUModels = []string{g.GPUModel}
+	}
 	if r.ExpiresAt.IsZero() {
 		r.ActiveFrom, r.ExpiresAt = now, now.Add(g.ValidFor)
 	}
@@ -72,6 +83,7 @@ type CreateGrant struct {
 	ValidFor  time.Duration // from the first use; or
 	ExpiresAt time.Time     // of a trial, neither: 72 hours from the first use
 	Reference string
+	GPUModel  string // leases of this model only; empty: of all
 }
 
 func (c *CreateGrant) check(now time.Time) error {
@@ -92,6 +104,8 @@ func (c *CreateGrant) check(now time.Time) error {
 		return fault.New(fault.Invalid, "invalid_grant", "valid for %d seconds: want 1 to %d", int64(c.ValidFor/time.Second), int64(maxGrantFor/time.Second)).At("body.valid_seconds")
 	case !c.ExpiresAt.IsZero() && (!c.ExpiresAt.After(now) || c.ExpiresAt.Sub(now) > maxGrantFor):
 		return fault.New(fault.Invalid, "invalid_grant", "it expires at %s: want a time in the next ten years", c.ExpiresAt.Format(time.RFC3339)).At("body.expires_at")
+	case len(c.GPUModel) > 100:
+		return fault.New(fault.Invalid, "text_too_long", "want a GPU model of at most 100 characters").At("body.gpu_model")
 	case len(c.Reference) > 200:
 		return fault.New(fault.Invalid, "text_too_long", "want a reference of at most 200 characters").At("body.reference")
 	}
@@ -139,7 +153,7 @@ func (s *Service) Grant(ctx context.Context, p account.Principal, c CreateGrant,
 			if err != nil || len(list) != 1 {
 				return errors.Join(err, fmt.Errorf("grant %s: %d are there", known.Reference, len(list)))
 			}
-			if g = *list[0]; g.Amount != c.Amount || g.Kind != c.Kind || g.Reference != c.Reference || g.ValidFor != c.ValidFor || !slices.Equal(g.Meters, c.Meters) {
+			if g = *list[0]; g.Amount != c.Amount || g.Kind != c.Kind || g.Reference != c.Reference || g.ValidFor != c.ValidFor || g.GPUModel != c.GPUModel || !slices.Equal(g.Meters, c.Meters) {
 				return fault.New(fault.Conflict, "idempotency_conflict", "this key was used for another grant; use a new key for a new one")
 			}
 			return nil
@@ -147,7 +161,7 @@ func (s *Service) Grant(ctx context.Context, p account.Principal, c CreateGrant,
 			return err
 		}
 		g = Grant{ID: ident.New(ident.Grant), AccountID: c.AccountID, Kind: c.Kind, Currency: currency, Amount: c.Amount, Meters: c.Meters,
-			ValidFor: c.ValidFor, Reference: c.Reference, CreatedAt: now}
+			ValidFor: c.ValidFor, Reference: c.Reference, GPUModel: c.GPUModel, CreatedAt: now}
 		if c.ValidFor == 0 {
 			g.ActiveFrom, g.ExpiresAt = now.UTC().Truncate(time.Microsecond), c.ExpiresAt.UTC().Truncate(time.Microsecond)
 		}
@@ -178,9 +192,9 @@ func (s *Service) give(ctx context.Context, tx *store.Tx, a *accountRow, g Grant
 	if err != nil {
 		return err
 	}
-	if _, err := tx.Exec(ctx, `INSERT INTO billing_grants (id, account_id, kind, cap, spent, meters, valid_seconds, active_from, expires_at, expired, reference, created_at)
-		VALUES (?, ?, ?, ?, 0, ?, ?, ?, ?, 0, ?, ?)`, g.ID, g.AccountID, g.Kind, int64(g.Amount), string(meters), int64(g.ValidFor/time.Second),
-		store.Micros(g.ActiveFrom), store.Micros(g.ExpiresAt), g.Reference, store.Micros(now)); store.IsUnique(err) {
+	if _, err := tx.Exec(ctx, `INSERT INTO billing_grants (id, account_id, kind, cap, spent, meters, valid_seconds, active_from, expires_at, expired, reference, created_at, share_ppm, gpu_model)
+		VALUES (?, ?, ?, ?, 0, ?, ?, ?, ?, 0, ?, ?, ?, ?)`, g.ID, g.AccountID, g.Kind, int64(g.Amount), string(meters), int64(g.ValidFor/time.Second),
+		store.Micros(g.ActiveFrom), store.Micros(g.ExpiresAt), g.Reference, store.Micros(now), g.SharePPM, g.GPUModel); store.IsUnique(err) {
 		return fault.New(fault.Conflict, "trial_given", "account %s has had its trial; give it a promotion instead", g.AccountID)
 	} else if err != nil {
 		return err
@@ -189,8 +203,11 @@ func (s *Service) give(ctx context.Context, tx *store.Tx, a *accountRow, g Grant
 	if err != nil {
 		return err
 	}
-	if slices.ContainsFunc(leases, func(l *leaseRow) bool { return l.openInterval(pricing.Compute) != nil }) {
-		if err := s.firstUse(ctx, tx, a.id, now); err != nil {
+	for _, l := range leases {
+		if l.openInterval(pricing.Compute) == nil {
+			continue
+		}
+		if err := s.firstUse(ctx, tx, a.id, l.gpuModel, now); err != nil {
 			return err
 		}
 	}
@@ -217,7 +234,7 @@ func (s *Service) Grants(ctx context.Context, accountID string) ([]Grant, error)
 }
 
 func (s *Service) loadGrants(ctx context.Context, tx *store.Tx, where string, args ...any) ([]*Grant, error) {
-	rows, err := tx.Query(ctx, `SELECT id, account_id, kind, cap, spent, meters, valid_seconds, active_from, expires_at, expired, reference, created_at
+	rows, err := tx.Query(ctx, `SELECT id, account_id, kind, cap, spent, meters, valid_seconds, active_from, expires_at, expired, reference, created_at, share_ppm, gpu_model
 		FROM billing_grants WHERE `+where+` ORDER BY id`, args...)
 	if err != nil {
 		return nil, fmt.Errorf("load grants: %w", err)
@@ -228,7 +245,7 @@ func (s *Service) loadGrants(ctx context.Context, tx *store.Tx, where string, ar
 		var g Grant
 		var meters []byte
 		var valid, from, expires, expired, created int64
-		if err := rows.Scan(&g.ID, &g.AccountID, &g.Kind, &g.Amount, &g.Spent, &meters, &valid, &from, &expires, &expired, &g.Reference, &created); err != nil {
+		if err := rows.Scan(&g.ID, &g.AccountID, &g.Kind, &g.Amount, &g.Spent, &meters, &valid, &from, &expires, &expired, &g.Reference, &created, &g.SharePPM, &g.GPUModel); err != nil {
 			return nil, fmt.Errorf("load grants: %w", err)
 		}
 		if err := json.Unmarshal(meters, &g.Meters); err != nil {
@@ -241,24 +258,42 @@ func (s *Service) loadGrants(ctx context.Context, tx *store.Tx, where string, ar
 	return out, rows.Err()
 }
 
-// usableGrants returns the grants of an account of which something may be left.
+// usableGrants returns the grants of an account of which something may be left. Of
+// those that pay a share what it is of is followed beyond their cap, as corrections
+// may make it less.
 func (s *Service) usableGrants(ctx context.Context, tx *store.Tx, accountID string) ([]*Grant, error) {
-	return s.loadGrants(ctx, tx, `account_id = ? AND expired = 0 AND spent < cap`, accountID)
-}
-
-// granted is what grants that pay for compute have left at a moment.
-func granted(grants []*Grant, at time.Time) (sum money.Amount) {
-	for _, g := range grants {
-		if len(g.Meters) == 0 || slices.Contains(g.Meters, pricing.Compute) {
-			sum += g.Left(at)
-		}
+	list, err := s.loadGrants(ctx, tx, `account_id = ? AND expired = 0 AND (spent < cap OR share_ppm > 0)`, accountID)
+	if err != nil {
+		return nil, err
 	}
-	return sum
+	return list, loadTaken(ctx, tx, list)
 }
 
-// firstUse begins the time of grants that run from their first use on.
-func (s *Service) firstUse(ctx context.Context, tx *store.Tx, accountID string, at time.Time) error {
-	list, err := s.loadGrants(ctx, tx, `account_id = ? AND expires_at = 0`, accountID)
+// granted is what grants that pay for all compute have left at a moment, and those
+// that pay for that of one model, by model, less what they will have paid by then. What
+// pays a share counts for nothing: there must be money for the rest.
+func granted(grants []*Grant, at time.Time, covered map[string]money.Amount) (sum money.Amount, ofModel map[string]money.Amount) {
+	for _, g := range grants {
+		if g.SharePPM > 0 || len(g.Meters) > 0 && !slices.Contains(g.Meters, pricing.Compute) {
+			continue
+		}
+		left := max(0, g.Left(at)-covered[g.ID])
+		if g.GPUModel == "" {
+			sum += left
+			continue
+		}
+		if ofModel == nil {
+			ofModel = map[string]money.Amount{}
+		}
+		ofModel[g.GPUModel] += left
+	}
+	return sum, ofModel
+}
+
+// firstUse begins the time of grants that run from their first use on, and are for
+// leases of a model.
+func (s *Service) firstUse(ctx context.Context, tx *store.Tx, accountID, gpuModel string, at time.Time) error {
+	list, err := s.loadGrants(ctx, tx, `account_id = ? AND expires_at = 0 AND (gpu_model = '' OR gpu_model = ?)`, accountID, gpuModel)
 	if err != nil {
 		return err
 	}
@@ -303,11 +338,11 @@ func draw(grants []*Grant, spends []pricing.Spend, now time.Time) ([]pricing.Dra
 	return draws, err
 }
 
-// coverage is what grants will pay of what leases have cost by a moment and is not
+// coverage is what each grant will pay of what leases have cost by a moment and is not
 // posted.
-func coverage(grants []*Grant, leases []*leaseRow, at, now time.Time, dueBy func(l *leaseRow, at time.Time) (map[pricing.Meter]money.Amount, error)) (sum money.Amount, err error) {
+func coverage(grants []*Grant, leases []*leaseRow, at, now time.Time, dueBy func(l *leaseRow, at time.Time) (map[pricing.Meter]money.Amount, error)) (map[string]money.Amount, error) {
 	if len(grants) == 0 {
-		return 0, nil
+		return nil, nil
 	}
 	rules := make([]*Grant, len(grants)) // with the times that they have or would have
 	for i, g := range grants {
@@ -323,7 +358,7 @@ func coverage(grants []*Grant, leases []*leaseRow, at, now time.Time, dueBy func
 		for _, until := range moments {
 			due, err := dueBy(l, until)
 			if err != nil {
-				return 0, err
+				return nil, err
 			}
 			next := postedFor{}
 			for _, m := range pricing.Meters {
@@ -332,46 +367,63 @@ func coverage(grants []*Grant, leases []*leaseRow, at, now time.Time, dueBy func
 					next[m] = before[m]
 				}
 				if amount := next[m] - before[m]; amount > 0 {
-					spends = append(spends, pricing.Spend{Reference: l.id, Meter: m, From: from, Until: until, Amount: amount})
+					spends = append(spends, pricing.Spend{Reference: l.id, Meter: m, GPUModel: l.gpuModel, From: from, Until: until, Amount: amount})
 				}
 			}
 			from, before = until, next
 		}
 	}
 	draws, err := draw(rules, spends, now)
+	out := map[string]money.Amount{}
 	for _, d := range draws {
-		sum += d.Amount
+		out[d.GrantID] += d.Amount
 	}
-	return sum, err
+	return out, err
+}
+
+// inAll is the sum of what each grant pays.
+func inAll(covered map[string]money.Amount) (sum money.Amount) {
+	for _, a := range covered {
+		sum += a
+	}
+	return sum
 }
 
 // coveredNow is what grants will pay of what leases have used and is not posted.
-func (s *Service) coveredNow(grants []*Grant, leases []*leaseRow, now time.Time) (money.Amount, error) {
+func (s *Service) coveredNow(grants []*Grant, leases []*leaseRow, now time.Time) (map[string]money.Amount, error) {
 	return coverage(grants, leases, now, now, func(l *leaseRow, at time.Time) (map[pricing.Meter]money.Amount, error) {
 		return l.rated(s.usage(l, at))
 	})
 }
 
-// drawn writes what grants pay of the spends of a lease, and returns it by meter.
-func (s *Service) drawn(ctx context.Context, tx *store.Tx, l *leaseRow, grants []*Grant, spends []pricing.Spend, draws []pricing.Draw) (map[pricing.Meter]money.Amount, error) {
-	byMeter := map[pricing.Meter]money.Amount{}
+// drawn writes what grants pay of the spends of a lease, and returns it by meter, with
+// what of it is shares.
+func (s *Service) drawn(ctx context.Context, tx *store.Tx, l *leaseRow, grants []*Grant, spends []pricing.Spend, draws []pricing.Draw) (map[pricing.Meter]money.Amount, map[pricing.Meter][]shared, error) {
+	byMeter, shares := map[pricing.Meter]money.Amount{}, map[pricing.Meter][]shared{}
 	for _, d := range draws {
+		m := spends[d.Spend].Meter
 		for _, g := range grants {
-			if g.ID == d.GrantID {
-				g.Spent += d.Amount
+			if g.ID != d.GrantID {
+				continue
+			}
+			g.Spent += d.Amount
+			if g.SharePPM > 0 {
+				key := pricing.SpendKey{Reference: l.id, Meter: m}
+				t := g.taken[key]
+				g.taken[key] = pricing.Taken{Base: t.Base + d.Base, Amount: t.Amount + d.Amount}
+				shares[m] = append(shares[m], shared{g.ID, d.Base, d.Amount})
 			}
 		}
-		m := spends[d.Spend].Meter
 		if _, err := tx.Exec(ctx, `UPDATE billing_grants SET spent = spent + ? WHERE id = ?`, int64(d.Amount), d.GrantID); err != nil {
-			return nil, fmt.Errorf("draw on grant %s: %w", d.GrantID, err)
+			return nil, nil, fmt.Errorf("draw on grant %s: %w", d.GrantID, err)
 		}
-		if _, err := tx.Exec(ctx, `INSERT INTO billing_draws (grant_id, lease_id, meter, amount) VALUES (?, ?, ?, ?)
-			ON CONFLICT (grant_id, lease_id, meter) DO UPDATE SET amount = billing_draws.amount + excluded.amount`, d.GrantID, l.id, string(m), int64(d.Amount)); err != nil {
-			return nil, fmt.Errorf("draw on grant %s: %w", d.GrantID, err)
+		if _, err := tx.Exec(ctx, `INSERT INTO billing_draws (grant_id, lease_id, meter, amount, base) VALUES (?, ?, ?, ?, ?)
+			ON CONFLICT (grant_id, lease_id, meter) DO UPDATE SET amount = billing_draws.amount + excluded.amount, base = billing_draws.base + excluded.base`, d.GrantID, l.id, string(m), int64(d.Amount), int64(d.Base)); err != nil {
+			return nil, nil, fmt.Errorf("draw on grant %s: %w", d.GrantID, err)
 		}
 		byMeter[m] += d.Amount
 	}
-	return byMeter, nil
+	return byMeter, shares, nil
 }
 
 // undrawn gives back to grants what they have paid of a meter of a lease, up to an
@@ -379,7 +431,7 @@ func (s *Service) drawn(ctx context.Context, tx *store.Tx, l *leaseRow, grants [
 // grants that can still be spent, lost what goes to those that are over.
 func (s *Service) undrawn(ctx context.Context, tx *store.Tx, l *leaseRow, m pricing.Meter, amount money.Amount) (live, lost money.Amount, err error) {
 	rows, err := tx.Query(ctx, `SELECT d.grant_id, d.amount, g.expired FROM billing_draws d JOIN billing_grants g ON g.id = d.grant_id
-		WHERE d.lease_id = ? AND d.meter = ? AND d.amount > 0 ORDER BY d.grant_id DESC`, l.id, string(m))
+		WHERE d.lease_id = ? AND d.meter = ? AND d.amount > 0 AND g.share_ppm = 0 ORDER BY d.grant_id DESC`, l.id, string(m))
 	if err != nil {
 		return 0, 0, fmt.Errorf("draws of lease %s: %w", l.id, err)
 	}

@@ -102,10 +102,10 @@ func (s *Service) BeginLease(ctx context.Context, tx *store.Tx, t Terms) error {
 			return err
 		}
 		// What grants stand for is not set aside, so the holds of others count again.
-		if b.Available < hold && b.Available+b.Granted < hold+max(0, holds-b.Held) {
+		if b.Available < hold && b.Available+b.grantedFor(t.GPUModel) < hold+max(0, holds-b.Held) {
 			return fault.New(fault.Payment, "insufficient_balance",
 				"this needs %s %s set aside (one hour, or the minimum charge, all-in) and %s %s is available; add money to the account",
-				hold.Display(), currency, (b.Available + b.Granted).Display(), currency)
+				hold.Display(), currency, (b.Available + b.grantedFor(t.GPUModel)).Display(), currency)
 		}
 	}
 	quote, err := json.Marshal(t.Quote)
@@ -175,10 +175,10 @@ func (s *Service) CheckFunds(ctx context.Context, tx *store.Tx, leaseID string) 
 		return err
 	}
 	// b.Held may have been drawn down; what is missing of it must be there too.
-	if missing := want - b.Held; b.Available+b.Granted < missing || b.Available+b.Granted < 0 {
+	if missing := want - b.Held; b.Available+b.grantedFor(l.gpuModel) < missing || b.Available+b.grantedFor(l.gpuModel) < 0 {
 		return fault.New(fault.Payment, "insufficient_balance",
 			"starting lease %s needs %s %s set aside and %s %s is missing; add money to the account",
-			l.id, l.hold.Display(), a.currency, (missing - b.Available - b.Granted).Display(), a.currency)
+			l.id, l.hold.Display(), a.currency, (missing - b.Available - b.grantedFor(l.gpuModel)).Display(), a.currency)
 	}
 	return nil
 }
@@ -289,7 +289,7 @@ func (s *Service) start(ctx context.Context, tx *store.Tx, leaseID string, m pri
 		}
 	}
 	if m == pricing.Compute {
-		if err := s.firstUse(ctx, tx, a.id, start); err != nil {
+		if err := s.firstUse(ctx, tx, a.id, l.gpuModel, start); err != nil {
 			return err
 		}
 	}

@@ -219,7 +219,7 @@ func (s *Service) prepay(ctx context.Context, tx *store.Tx, a *accountRow, l *le
 	if err != nil {
 		return fmt.Errorf("prepay lease %s: %w", l.id, err)
 	}
-	provider, commission, err := s.insertCharge(ctx, tx, a, l, pricing.Compute, l.posted[pricing.Compute]+p.Amount, 0, p.From, p.Until, apart)
+	_, provider, commission, err := s.insertCharge(ctx, tx, a, l, pricing.Compute, l.posted[pricing.Compute]+p.Amount, 0, p.From, p.Until, apart)
 	if err != nil {
 		return fmt.Errorf("prepay lease %s: %w", l.id, err)
 	}
@@ -334,7 +334,7 @@ func (s *Service) available(ctx context.Context, tx *store.Tx, a *accountRow, le
 		return 0, err
 	}
 	covered, err := s.coveredNow(grants, leases, now)
-	return left + covered, err
+	return left + inAll(covered), err
 }
 
 // lapse ends the months of a lease where the paid term ends.

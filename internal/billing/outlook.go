@@ -125,7 +125,7 @@ func lookAhead(accountID string, leases []*leaseRow, grants []*Grant, settled mo
 		covered, err := coverage(grants, leases, at, now, func(l *leaseRow, at time.Time) (map[pricing.Meter]money.Amount, error) {
 			return l.rated(projected(l, at, startOf(l)))
 		})
-		return total - covered, err
+		return total - inAll(covered), err
 	}
 	dueNow, err := due(now)
 	if err != nil {

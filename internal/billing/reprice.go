@@ -41,6 +41,8 @@ func (s *Service) AgreePrice(ctx context.Context, tx *store.Tx, c Agreement) err
 		return fault.New(fault.Invalid, "rate_invalid", "a price of %s an hour for lease %s: want at least 0", c.PerHour.Display(), l.id)
 	case l.quote.Plan != pricing.OnDemand:
 		return fault.New(fault.Conflict, "not_on_demand", "lease %s is paid by the plan %s; only prices on demand change by agreement", l.id, l.quote.Plan)
+	case l.earnsIn() != "":
+		return fault.New(fault.Conflict, "price_frozen", "lease %s is paid by other prices than its provider listed; its price does not change, so rent anew for another", l.id)
 	case !l.ended.IsZero():
 		return fault.New(fault.Conflict, "lease_ended", "lease %s has ended; its price does not change any more", l.id)
 	}
@@ -66,9 +68,9 @@ func (s *Service) AgreePrice(ctx context.Context, tx *store.Tx, c Agreement) err
 		if err != nil {
 			return err
 		}
-		if b.Available+b.Granted < more {
+		if b.Available+b.grantedFor(l.gpuModel) < more {
 			return fault.New(fault.Payment, "insufficient_balance", "at %s %s an hour %s %s more have to be set aside, and %s %s are available; add money to the account",
-				c.PerHour.Display(), a.currency, more.Display(), a.currency, (b.Available + b.Granted).Display(), a.currency)
+				c.PerHour.Display(), a.currency, more.Display(), a.currency, (b.Available + b.grantedFor(l.gpuModel)).Display(), a.currency)
 		}
 	}
 	if _, err := tx.Exec(ctx, `INSERT INTO billing_price_changes (lease_id, from_at, rate, proposal_id, agreed_by, agreed_at) VALUES (?, ?, ?, ?, ?, ?)`,

@@ -61,7 +61,7 @@ func (s *Service) VerifyLedger(ctx context.Context) (Report, error) {
 func (s *Service) Proof(ctx context.Context, tx *store.Tx) (Report, error) {
 	var r Report
 	for _, check := range []func(context.Context, *store.Tx, *Report) error{
-		s.verifyTerms, s.verifyLeases, s.verifyExchange, s.verifyReserved, verifyAgreed, s.verifyCharges, s.verifyPayments, s.verifyDocuments, s.verifyInvoices, s.verifyPapers, s.verifyStatements, s.verifyMonths, s.verifyGiven, s.verifyGrants, s.verifyTold, s.verifyOwed, s.verifyStandings, s.verifyLimited, s.verifyCredit,
+		s.verifyTerms, s.verifyLeases, s.verifyExchange, s.verifyReserved, verifyAgreed, s.verifyCharges, s.verifyPayments, s.verifyDocuments, s.verifyInvoices, s.verifyPapers, s.verifyStatements, s.verifyMonths, s.verifyGiven, s.verifyShares, s.verifyGrants, s.verifyTold, s.verifyOwed, s.verifyStandings, s.verifyLimited, s.verifyCredit,
 	} {
 		if err := check(ctx, tx, &r); err != nil {
 			return r, fmt.Errorf("verify the books: %w", err)
@@ -88,6 +88,10 @@ type meterOf struct {
 const leasesAtOnce = 500
 
 func (s *Service) verifyLeases(ctx context.Context, tx *store.Tx, r *Report) error {
+	lists, err := allPriceLists(ctx, tx)
+	if err != nil {
+		return err
+	}
 	for last := ""; ; {
 		leases, err := s.loadLeases(ctx, tx, `lease_id IN (SELECT lease_id FROM billing_leases WHERE lease_id > ? ORDER BY lease_id LIMIT ?)`, last, leasesAtOnce)
 		if err != nil || len(leases) == 0 {
@@ -101,6 +105,7 @@ func (s *Service) verifyLeases(ctx context.Context, tx *store.Tx, r *Report) err
 		}
 		for _, l := range leases {
 			r.Leases++
+			lists.verify(r, l)
 			if err := s.verifyLease(r, l, sums); err != nil {
 				return err
 			}

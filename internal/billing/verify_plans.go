@@ -84,15 +84,15 @@ func (s *Service) verifyGiven(ctx context.Context, tx *store.Tx, r *Report) erro
 			r.wrong(g.ID, "no transfer gave the grant")
 		}
 	}
-	rows, err := tx.Query(ctx, `SELECT d.grant_id, d.lease_id, d.meter, l.account_id FROM billing_draws d JOIN billing_leases l ON l.lease_id = d.lease_id WHERE d.amount > 0 ORDER BY d.grant_id, d.lease_id, d.meter`)
+	rows, err := tx.Query(ctx, `SELECT d.grant_id, d.lease_id, d.meter, l.account_id, l.gpu_model FROM billing_draws d JOIN billing_leases l ON l.lease_id = d.lease_id WHERE d.amount > 0 ORDER BY d.grant_id, d.lease_id, d.meter`)
 	if err != nil {
 		return fmt.Errorf("read what grants paid: %w", err)
 	}
 	defer rows.Close()
 	for rows.Next() {
-		var id, lease, payer string
+		var id, lease, payer, model string
 		var m pricing.Meter
-		if err := rows.Scan(&id, &lease, &m, &payer); err != nil {
+		if err := rows.Scan(&id, &lease, &m, &payer, &model); err != nil {
 			return fmt.Errorf("read what grants paid: %w", err)
 		}
 		g := byID[id]
@@ -101,6 +101,9 @@ func (s *Service) verifyGiven(ctx context.Context, tx *store.Tx, r *Report) erro
 		}
 		if len(g.Meters) > 0 && !slices.Contains(g.Meters, m) {
 			r.wrong(id, "the grant paid for %s of lease %s, and it is for %v alone", m, lease, g.Meters)
+		}
+		if g.GPUModel != "" && g.GPUModel != model {
+			r.wrong(id, "the grant paid for lease %s of %q, and it is for leases of %s alone", lease, model, g.GPUModel)
 		}
 		if g.AccountID != payer {
 			r.wrong(id, "the grant of %s paid for lease %s of %s", g.AccountID, lease, payer)

@@ -57,6 +57,7 @@ const (
 
 	Budget      Kind = "bg"
 	PriceChange Kind = "pc"
+	PriceList   Kind = "pl" // an operator's, for accounts
 )
 
 var encoding = base32.NewEncoding("0123456789abcdefghjkmnpqrstvwxyz").WithPadding(base32.NoPadding)

@@ -59,6 +59,11 @@ func (s *Service) Price(ctx context.Context, p account.Principal, r QuoteRequest
 		}
 		ask.Prepaid = &p
 	}
+	if r.Plan == pricing.OnDemand {
+		if own, err = s.byPriceList(ctx, own, p.AccountID, offer, now); err != nil {
+			return nil, err
+		}
+	}
 	price, err := own.quote(ask, now)
 	if err != nil {
 		return nil, unpriceable(err)

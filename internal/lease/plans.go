@@ -241,6 +241,7 @@ func (s *Service) Compare(ctx context.Context, p account.Principal, r QuoteReque
 		return nil, err
 	}
 	r.Plan = ""
+	now := s.Clock()
 	mine, err := s.ownTariff(ctx, p.AccountID, tariff(offer))
 	if err != nil {
 		return nil, err
@@ -257,14 +258,29 @@ func (s *Service) Compare(ctx context.Context, p account.Principal, r QuoteReque
 		}
 		market.PerMonth = &own
 	}
-	prices, err := pricing.Compare(market, r.pricing(offer, timeZone), s.Clock())
+	prices, err := pricing.Compare(market, r.pricing(offer, timeZone), now)
 	if err != nil {
 		return nil, unpriceable(err)
 	}
-	for i := range prices.Options {
-		if q := prices.Options[i].Quote; q != nil {
-			q.Exchange = mine.exchange
+	onDemand, err := s.byPriceList(ctx, mine, p.AccountID, offer, now)
+	if err != nil {
+		return nil, err
+	}
+	for i, o := range prices.Options {
+		if o.Quote == nil {
+			continue
 		}
+		if o.Plan != pricing.OnDemand {
+			o.Quote.Exchange = mine.exchange
+			continue
+		}
+		ask := prices.Request
+		ask.Plan, ask.Bid = pricing.OnDemand, 0
+		q, err := onDemand.quote(ask, now)
+		if err != nil {
+			return nil, unpriceable(err)
+		}
+		prices.Options[i].Quote, prices.Options[i].Totals, prices.Options[i].NotIncluded = &q, q.Totals, q.NotIncluded
 	}
 	// The rules of price know a month's price for every term; not each is sold.
 	prices.Options = slices.DeleteFunc(prices.Options, func(o pricing.Option) bool {

@@ -87,7 +87,9 @@ func (s *Service) ProposePrice(ctx context.Context, p account.Principal, in Pric
 			return err
 		}
 		for _, l := range leases {
-			if l.Price.Plan != pricing.OnDemand {
+			// What is paid by other prices than the listed ones, such as an account's own
+			// or in another currency, keeps its price.
+			if _, apart := l.Price.Apart(); apart || l.Price.Plan != pricing.OnDemand {
 				continue
 			}
 			if l.Price.Exchange != nil {

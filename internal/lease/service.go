@@ -69,6 +69,8 @@ type Money interface {
 	// the rate from another to it.
 	OwnCurrency(ctx context.Context, accountID string) (money.Currency, error)
 	ExchangeInForce(ctx context.Context, from, to money.Currency) (pricing.ExchangeRate, error)
+	// PriceListInForce returns the account's own price list, or nil.
+	PriceListInForce(ctx context.Context, accountID string, at time.Time) (*pricing.PriceList, error)
 	ConfirmAlive(leaseIDs []string, at time.Time)
 	PaidFor(ctx context.Context, leaseID string, now time.Time) (time.Duration, error)
 	// LimitOf returns what ended the payment of the last run, or nothing.

@@ -36,57 +36,16 @@ type Explained struct {
 	After     money.Amount `json:"after"`
 }
 
-// PriceList is what an operator gives one account: a rate of its own for a meter,
-// or something off.
-type PriceList struct {
-	ID          string               `json:"id"`
-	AccountID   string               `json:"account_id"`
-	BasisPoints map[Meter]int64      `json:"basis_points,omitempty"` // off the listed rate, in 1/100 %
-	Rates       map[Meter]money.Rate `json:"rates,omitempty"`        // instead of the listed rate
-	From        time.Time            `json:"from"`
-	Until       time.Time            `json:"until"` // zero: for ever
-}
-
-// Tariff returns t with the account's rates, as a quote made at a moment freezes
-// them. A rate of its own wins over something off.
-func (p PriceList) Tariff(t Tariff, at time.Time) (Tariff, error) {
-	if at.Before(p.From) || (!p.Until.IsZero() && !at.Before(p.Until)) {
-		return t, nil
-	}
-	for _, m := range Meters {
-		rate := t.Rate(m)
-		if bp, ok := p.BasisPoints[m]; ok {
-			if bp < 0 || bp > basisPoints {
-				return t, fmt.Errorf("price list %s: %d basis points off %s: want 0 to 10000", p.ID, bp, m)
-			}
-			if rate < 0 {
-				return t, fmt.Errorf("price list %s: a listed price of %s for %s: want at least 0", p.ID, rate, m)
-			}
-			r, err := product(int64(rate), basisPoints-bp).over(basisPoints)
-			if err != nil {
-				return t, err
-			}
-			rate = money.Rate(r)
-		}
-		if r, ok := p.Rates[m]; ok {
-			if r < 0 {
-				return t, fmt.Errorf("price list %s: a price of %s for %s: want at least 0", p.ID, r, m)
-			}
-			rate = r
-		}
-		t.setRate(m, rate)
-	}
-	return t, nil
-}
-
 // Coupon takes something off once or for a time.
 type Coupon struct {
 	Code     string         `json:"code"`
 	PPM      int64          `json:"discount_ppm,omitempty"` // millionths of the price; or
 	Fixed    money.Amount   `json:"discount,omitempty"`     // a sum, used up over its uses
-	Currency money.Currency `json:"currency,omitempty"`     // of Fixed
+	Currency money.Currency `json:"currency,omitempty"`     // of Fixed or UpTo
 	MaxUses  int64          `json:"max_uses,omitempty"`     // over all accounts; 0: no limit
+	From     time.Time      `json:"from,omitzero"`          // zero: since ever
 	Until    time.Time      `json:"until"`                  // not in its time; zero: for ever
+	UpTo     money.Amount   `json:"up_to,omitempty"`        // the most that PPM takes off for one account, in Currency; 0: no limit
 	Meters   []Meter        `json:"meters,omitempty"`       // empty: all
 }
 
@@ -95,6 +54,8 @@ func (c Coupon) Usable(used int64, at time.Time) error {
 	switch {
 	case c.MaxUses > 0 && used >= c.MaxUses:
 		return fmt.Errorf("coupon %s has been used %d times of %d", c.Code, used, c.MaxUses)
+	case at.Before(c.From):
+		return fmt.Errorf("coupon %s begins at %s", c.Code, c.From.UTC().Format(time.RFC3339))
 	case !c.Until.IsZero() && !at.Before(c.Until):
 		return fmt.Errorf("coupon %s expired at %s", c.Code, c.Until.UTC().Format(time.RFC3339))
 	}
@@ -107,13 +68,17 @@ func (c Coupon) off(a, taken money.Amount) (money.Amount, error) {
 	if c.Fixed > 0 {
 		return max(0, min(a, c.Fixed-taken)), nil
 	}
-	return part(a, c.PPM, ppm)
+	off, err := part(a, c.PPM, ppm)
+	if c.UpTo > 0 {
+		off = max(0, min(off, c.UpTo-taken))
+	}
+	return off, err
 }
 
 // ParseCoupon reads a coupon as operators write it: a code, what it takes off, and
 // conditions, separated by spaces, such as
 //
-//	WELCOME 12.5% max=100 until=2026-12-31T00:00:00Z meters=compute,storage
+//	WELCOME 12.5% upto=50.00CNY max=100 from=2026-12-01T00:00:00Z until=2026-12-31T00:00:00Z meters=compute,storage
 //	THANKS 50.00CNY
 func ParseCoupon(s string) (Coupon, error) {
 	fields := strings.Fields(s)
@@ -152,6 +117,18 @@ func ParseCoupon(s string) (Coupon, error) {
 			if c.MaxUses, err = strconv.ParseInt(value, 10, 64); err == nil && c.MaxUses < 1 {
 				err = fmt.Errorf("max=%s: want at least 1", value)
 			}
+		case name == "upto" && c.UpTo == 0 && c.PPM > 0:
+			if len(value) < 4 || !money.Currency(value[len(value)-3:]).Valid() {
+				err = fmt.Errorf("upto=%s: want a sum such as 50.00CNY", value)
+			} else if c.UpTo, err = money.ParseAmount(value[:len(value)-3]); err == nil && c.UpTo <= 0 {
+				err = fmt.Errorf("upto=%s: want more than 0", value)
+			} else {
+				c.Currency = money.Currency(value[len(value)-3:])
+			}
+		case name == "from" && c.From.IsZero():
+			if c.From, err = time.Parse(time.RFC3339, value); err == nil {
+				c.From = c.From.UTC()
+			}
 		case name == "until" && c.Until.IsZero():
 			if c.Until, err = time.Parse(time.RFC3339, value); err == nil {
 				c.Until = c.Until.UTC()
@@ -164,11 +141,14 @@ func ParseCoupon(s string) (Coupon, error) {
 				c.Meters = append(c.Meters, Meter(m))
 			}
 		default:
-			err = fmt.Errorf("%q: want max=, until= or meters=, each once", f)
+			err = fmt.Errorf("%q: want max=, from=, until= or meters=, and of a share upto=, each once", f)
 		}
 		if err != nil {
 			return Coupon{}, fmt.Errorf("coupon %s: %w", c.Code, err)
 		}
+	}
+	if !c.Until.IsZero() && !c.From.Before(c.Until) {
+		return Coupon{}, fmt.Errorf("coupon %s begins at %s and is over at %s: want it to end after it begins", c.Code, c.From.Format(time.RFC3339), c.Until.Format(time.RFC3339))
 	}
 	return c, nil
 }
@@ -182,8 +162,14 @@ func (c Coupon) String() string {
 	} else {
 		b.WriteString(percent(c.PPM))
 	}
+	if c.UpTo > 0 {
+		b.WriteString(" upto=" + c.UpTo.Display() + string(c.Currency))
+	}
 	if c.MaxUses > 0 {
 		fmt.Fprintf(&b, " max=%d", c.MaxUses)
+	}
+	if !c.From.IsZero() {
+		b.WriteString(" from=" + c.From.UTC().Format(time.RFC3339Nano))
 	}
 	if !c.Until.IsZero() {
 		b.WriteString(" until=" + c.Until.UTC().Format(time.RFC3339Nano))

@@ -3,6 +3,7 @@ package pricing
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -21,6 +22,42 @@ type Grant struct {
 	GPUModels  []string     `json:"gpu_models,omitempty"` // empty: all
 	ActiveFrom time.Time    `json:"active_from"`
 	ExpiresAt  time.Time    `json:"expires_at"` // not in its time
+
+	// A grant of a coupon of a share pays only that of what it is for. Taken is what it
+	// has been for so far.
+	SharePPM int64              `json:"share_ppm,omitempty"` // millionths; 0: all
+	Taken    map[SpendKey]Taken `json:"-"`
+}
+
+// SpendKey is what a share is rounded once for: a meter of a lease.
+type SpendKey struct {
+	Reference string
+	Meter     Meter
+}
+
+// Taken is what a share was taken of, and what it has paid.
+type Taken struct{ Base, Amount money.Amount }
+
+// More returns what a share pays of base more, with left to pay in all: the share of
+// the whole base, rounded once, less what it has paid. However use is cut, it comes to
+// the same.
+func (t Taken) More(base, left money.Amount, sharePPM int64) (money.Amount, error) {
+	all, err := t.Base.Add(base)
+	if err != nil {
+		return 0, err
+	}
+	want, err := part(all, sharePPM, ppm)
+	return max(0, min(want-t.Amount, base, left)), err
+}
+
+// Less returns what of a share comes back when base of what it was taken of turns out
+// not to be due.
+func (t Taken) Less(base money.Amount, sharePPM int64) (money.Amount, error) {
+	if base < 0 || base > t.Base {
+		return 0, fmt.Errorf("%s of %s that a share was taken of: want 0 to all of it", base, t.Base)
+	}
+	want, err := part(t.Base-base, sharePPM, ppm)
+	return max(0, t.Amount-want), err
 }
 
 // TrialTerms is what an operator's trials are.
@@ -56,6 +93,8 @@ func (g Grant) Check() error {
 	switch {
 	case g.Cap < 0 || g.Spent < 0 || g.Spent > g.Cap:
 		return fmt.Errorf("grant %s: %s of %s is spent: want 0 to all of it", g.ID, g.Spent, g.Cap)
+	case g.SharePPM < 0 || g.SharePPM > ppm:
+		return fmt.Errorf("grant %s pays %d millionths: want 0 to 1000000", g.ID, g.SharePPM)
 	case !g.ActiveFrom.Before(g.ExpiresAt):
 		return fmt.Errorf("grant %s: it expires at %s and begins at %s", g.ID, g.ExpiresAt, g.ActiveFrom)
 	}
@@ -100,17 +139,19 @@ type Draw struct {
 	GrantID string
 	Spend   int // index of the spend
 	Amount  money.Amount
+	Base    money.Amount // of a share: what it is of; it may be of something and come to nothing
 }
 
-// DrawGrants pays spends from grants: earlier spends first, and for each the grant
-// that expires first. It returns the draws and what is left of each spend for the
+// DrawGrants pays spends from grants: earlier spends first, and for each first those
+// that pay a share, of what those before have left, then the grant that expires first. It returns the draws and what is left of each spend for the
 // wallet. Spends must not straddle a grant's begin or end; Spends cuts them so.
 func DrawGrants(grants []Grant, spends []Spend) (draws []Draw, rest []money.Amount, err error) {
 	ordered := slices.Clone(grants)
 	slices.SortStableFunc(ordered, func(a, b Grant) int {
-		return cmp.Or(a.ExpiresAt.Compare(b.ExpiresAt), cmp.Compare(a.ID, b.ID))
+		return cmp.Or(cmp.Compare(min(1, b.SharePPM), min(1, a.SharePPM)), a.ExpiresAt.Compare(b.ExpiresAt), cmp.Compare(a.ID, b.ID))
 	})
-	for _, g := range ordered {
+	for n, g := range ordered {
+		ordered[n].Taken = maps.Clone(g.Taken)
 		if err := g.Check(); err != nil {
 			return nil, nil, err
 		}
@@ -137,10 +178,29 @@ func DrawGrants(grants []Grant, spends []Spend) (draws []Draw, rest []money.Amou
 	for _, i := range order {
 		for n := range ordered {
 			g := &ordered[n]
+			if g.SharePPM > 0 && rest[i] > 0 && g.pays(spends[i]) {
+				key := SpendKey{spends[i].Reference, spends[i].Meter}
+				taken := g.Taken[key]
+				amount, err := taken.More(rest[i], g.Cap-g.Spent, g.SharePPM)
+				if err != nil {
+					return nil, nil, err
+				}
+				if g.Taken == nil {
+					g.Taken = map[SpendKey]Taken{}
+				}
+				draws = append(draws, Draw{g.ID, i, amount, rest[i]})
+				g.Taken[key] = Taken{taken.Base + rest[i], taken.Amount + amount}
+				g.Spent += amount
+				rest[i] -= amount
+				continue
+			}
+			if g.SharePPM > 0 {
+				continue
+			}
 			if amount := min(rest[i], g.Cap-g.Spent); amount > 0 && g.pays(spends[i]) {
 				g.Spent += amount
 				rest[i] -= amount
-				draws = append(draws, Draw{g.ID, i, amount})
+				draws = append(draws, Draw{g.ID, i, amount, 0})
 			}
 		}
 	}

@@ -88,7 +88,7 @@ func TestTheGrantThatExpiresFirstPaysFirstAndOnlyForWhatItIs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []pricing.Draw{{"soon", 0, 300_000}, {"late", 0, 200_000}, {"late", 1, 100_000}, {"late", 3, 700_000}}
+	want := []pricing.Draw{{"soon", 0, 300_000, 0}, {"late", 0, 200_000, 0}, {"late", 1, 100_000, 0}, {"late", 3, 700_000, 0}}
 	if len(draws) != len(want) {
 		t.Fatalf("got %+v", draws)
 	}

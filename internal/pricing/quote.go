@@ -54,8 +54,9 @@ type Quote struct {
 	PriceChanges        []PriceChange `json:"price_changes,omitempty"` // agreed by the renter since, in order
 
 	// Where the account has other prices than the provider listed.
-	Listed   *Tariff    `json:"listed,omitempty"`   // in Currency, before the account's own prices
-	Exchange *Exchanged `json:"exchange,omitempty"` // how the prices came to be in Currency
+	Listed    *Tariff      `json:"listed,omitempty"`     // in Currency, before the account's own prices
+	PriceList *AppliedList `json:"price_list,omitempty"` // what made Tariff of Listed
+	Exchange  *Exchanged   `json:"exchange,omitempty"`   // how the prices came to be in Currency
 
 	Lines       []Line       `json:"lines"`
 	Totals      Totals       `json:"totals"`

@@ -67,6 +67,7 @@ func (a *API) registerBilling() {
 	a.registerFocus()
 	a.registerUsage()
 	a.registerExchange()
+	a.registerPriceLists()
 }
 
 func (a *API) getBalance(ctx context.Context, p account.Principal, _ *none) (*body[api.Balance], error) {

@@ -51,8 +51,9 @@ func exchangeJSON(x *pricing.Exchanged) *api.Exchange {
 	return &api.Exchange{RateID: x.RateID, From: string(x.From), To: string(x.To), Rate: x.Rate, Source: x.Source, Since: x.Since}
 }
 
-// ownPrices adds to offers in another currency what they cost in the account's, as a
-// quote of now would have it. Where no rate holds they are shown all the same.
+// ownPrices adds to offers in another currency what they cost in the account's, and
+// to those for which the account has prices of its own what they are, as a quote of
+// now would have it. Where no rate holds they are shown all the same.
 func (a *API) ownPrices(ctx context.Context, acc account.Account, offers []fleet.Offer, out []api.Offer) error {
 	if a.Billing == nil {
 		return nil
@@ -61,10 +62,16 @@ func (a *API) ownPrices(ctx context.Context, acc account.Account, offers []fleet
 	if err != nil {
 		return err
 	}
-	rates := map[money.Currency]*pricing.ExchangeRate{acc.Currency: nil}
+	list, err := a.Billing.PriceListInForce(ctx, acc.ID, a.clock())
+	if err != nil {
+		return err
+	}
+	rates := map[money.Currency]*pricing.ExchangeRate{}
 	for i, o := range offers {
+		own := pricing.Tariff{Currency: o.Price.Currency, Compute: o.Price.Compute, Storage: o.Price.Storage, Egress: o.Price.Egress}
+		var exchanged *pricing.Exchanged
 		rate, known := rates[o.Price.Currency]
-		if !known {
+		if !known && o.Price.Currency != acc.Currency {
 			r, err := a.Billing.ExchangeInForce(ctx, o.Price.Currency, acc.Currency)
 			if f, ok := fault.As(err); err != nil && (!ok || f.Kind != fault.Conflict) {
 				return err
@@ -74,12 +81,24 @@ func (a *API) ownPrices(ctx context.Context, acc account.Account, offers []fleet
 			}
 			rates[o.Price.Currency] = rate
 		}
-		if rate == nil {
+		switch {
+		case rate != nil:
+			converted, x, err := rate.Tariff(own)
+			if err != nil {
+				return err
+			}
+			own, exchanged = converted, &x
+		case o.Price.Currency != acc.Currency:
 			continue
 		}
-		own, x, err := rate.Tariff(pricing.Tariff{Currency: o.Price.Currency, Compute: o.Price.Compute, Storage: o.Price.Storage, Egress: o.Price.Egress})
-		if err != nil {
-			return err
+		var applied *pricing.AppliedList
+		if list != nil {
+			if own, applied, err = list.Tariff(own, o.GPUModel, int64(o.GPUCount), a.clock()); err != nil {
+				return err
+			}
+		}
+		if applied == nil && exchanged == nil {
+			continue
 		}
 		compute, err := own.Compute.Times(1, 1)
 		if err != nil {
@@ -89,7 +108,7 @@ func (a *API) ownPrices(ctx context.Context, acc account.Account, offers []fleet
 		if err != nil {
 			return err
 		}
-		out[i].Price.Own = &api.OwnPrice{Currency: string(acc.Currency), PerHour: compute + disk, Compute: own.Compute, Storage: own.Storage, Egress: own.Egress, Exchange: exchangeJSON(&x)}
+		out[i].Price.Own = &api.OwnPrice{Currency: string(acc.Currency), PerHour: compute + disk, Compute: own.Compute, Storage: own.Storage, Egress: own.Egress, Exchange: exchangeJSON(exchanged), PriceList: appliedJSON(applied)}
 	}
 	return nil
 }

@@ -150,11 +150,16 @@ func quoteRequest(r api.QuoteRequest) (lease.QuoteRequest, error) {
 	}, err
 }
 
-func quoteLines(lines []pricing.Line) []api.QuoteLine {
+func quoteLines(q pricing.Quote) []api.QuoteLine {
 	out := []api.QuoteLine{}
-	for _, l := range lines {
-		out = append(out, api.QuoteLine{Meter: string(l.Meter), Rate: l.Rate, Unit: l.Unit, Quantity: l.QuantityText,
-			PerHour: l.PerHour, PerDay: l.PerDay, PerMonth: l.PerMonth, ForRun: l.ForRun})
+	for _, l := range q.Lines {
+		line := api.QuoteLine{Meter: string(l.Meter), Rate: l.Rate, Unit: l.Unit, Quantity: l.QuantityText,
+			PerHour: l.PerHour, PerDay: l.PerDay, PerMonth: l.PerMonth, ForRun: l.ForRun}
+		if q.Listed != nil && q.Listed.Rate(l.Meter) != l.Rate {
+			listed := q.Listed.Rate(l.Meter)
+			line.ListedRate = &listed
+		}
+		out = append(out, line)
 	}
 	return out
 }
@@ -168,7 +173,7 @@ func quoteJSON(q *lease.Quote) api.Quote {
 		PerMonth: q.Price.Totals.PerMonth, ForRun: q.Price.Totals.ForRun, PricePerHourByState: map[string]api.Amount{},
 		AvailableAfterSeconds: q.Offer.AvailableAfterSeconds, NotIncluded: q.Price.NotIncluded, Simulated: q.Price.Simulated, CreatedAt: q.CreatedAt, ValidUntil: q.ValidUntil,
 	}
-	out.Lines, out.Exchange = quoteLines(q.Price.Lines), exchangeJSON(q.Price.Exchange)
+	out.Lines, out.Exchange, out.PriceList = quoteLines(q.Price), exchangeJSON(q.Price.Exchange), appliedJSON(q.Price.PriceList)
 	if p := q.Price.Prepaid; p != nil {
 		out.TermMonths, out.Renews, out.OnLapse = p.TermMonths, p.Renews, string(q.Request.OnLapse)
 		out.DueNow, _ = p.TermPrice() // it was priced when it was quoted

@@ -38,7 +38,10 @@ func (a *API) compareQuotes(ctx context.Context, p account.Principal, in *body[a
 			NotIncluded: o.NotIncluded, Lines: []api.QuoteLine{},
 		}
 		if o.Quote != nil {
-			option.Lines = quoteLines(o.Quote.Lines)
+			option.Lines = quoteLines(*o.Quote)
+			if out.PriceList == nil {
+				out.PriceList = appliedJSON(o.Quote.PriceList)
+			}
 			if out.Exchange == nil {
 				out.Exchange = exchangeJSON(o.Quote.Exchange)
 			}
