@@ -223,7 +223,10 @@ func TestAReservationIsExchangedByTheRateOfItsPurchase(t *testing.T) {
 		w.do(func(ctx context.Context, tx *store.Tx) error { return w.Deliver(ctx, tx, "rv-1", w.clock()) })
 		w.end("ls-1", w.clock())
 		w.pass(time.Hour)
-		w.do(func(ctx context.Context, tx *store.Tx) error { _, err := w.EndReserved(ctx, tx, "rv-1", false); return err })
+		w.do(func(ctx context.Context, tx *store.Tx) error {
+			_, err := w.EndReserved(ctx, tx, "rv-1", false)
+			return err
+		})
 		w.pass(time.Hour)
 		w.end("rv-1", w.clock())
 		w.right()
@@ -241,7 +244,10 @@ func TestAReservationIsExchangedByTheRateOfItsPurchase(t *testing.T) {
 		}
 		w.buy(w.reservedAbroad("rv-3", "2", 2, 10, pricing.AllUpfront))
 		w.do(func(ctx context.Context, tx *store.Tx) error { return w.Lose(ctx, tx, "rv-3", w.clock()) })
-		w.do(func(ctx context.Context, tx *store.Tx) error { _, err := w.EndReserved(ctx, tx, "rv-3", true); return err })
+		w.do(func(ctx context.Context, tx *store.Tx) error {
+			_, err := w.EndReserved(ctx, tx, "rv-3", true)
+			return err
+		})
 		w.end("rv-3", w.clock())
 		w.right()
 	})
@@ -332,7 +338,10 @@ func TestExchangedPlansAreRightInAnyHistory(t *testing.T) {
 			case 0:
 				w.endTerm("ls-2", w.clock(), billing.TermHostLost)
 			case 1:
-				w.do(func(ctx context.Context, tx *store.Tx) error { _, err := w.EndReserved(ctx, tx, "rv-1", !held); return err })
+				w.do(func(ctx context.Context, tx *store.Tx) error {
+					_, err := w.EndReserved(ctx, tx, "rv-1", !held)
+					return err
+				})
 			}
 			w.right()
 			for _, id := range []string{"ls-1", "ls-2"} {

@@ -200,7 +200,7 @@ func bit(b bool) int64 {
 }
 
 func none(id string) error {
-	return fault.New(fault.NotFound, "reservation_not_found", "there is no reservation %q among yours; GET /v1/reservations lists them", id)
+	return fault.New(fault.NotFound, "reservation_not_found", "there is no reservation %q among yours; list yours to see their names and ids", id)
 }
 
 // move brings a reservation into its next state.
