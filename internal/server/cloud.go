@@ -278,7 +278,7 @@ func (c *Cloud) openServices(ctx context.Context, secret []byte) error {
 		return err
 	}
 	c.Reserve, err = reservation.New(reservation.Config{
-		DB: c.DB, Clock: c.clock, Capacity: c.Fleet, Money: c.Billing, Audit: c.Accounts.Audit, Bounds: reserveBounds(cfg), Log: log,
+		DB: c.DB, Clock: c.clock, Capacity: c.Fleet, Money: c.Billing, Audit: c.Accounts.Audit, Bounds: reserveBounds(cfg), Log: log, News: c.News,
 		Account: func(ctx context.Context, accountID string) (money.Currency, string, error) {
 			a, err := c.Accounts.Account(ctx, accountID)
 			return a.Currency, a.TimeZone, err
