@@ -166,13 +166,17 @@ func paid(text string) (api.Amount, error) {
 		return 0, usageError{err}
 	}
 	if a <= 0 {
-		return 0, notPositive(text)
+		return 0, notPositive(nil, text)
 	}
 	return a, nil
 }
 
-// notPositive refuses an amount that would take money the other way.
-func notPositive(text string) error {
+// notPositive refuses an amount that would take money the other way. Without a command
+// it is of money that has changed hands.
+func notPositive(cmd *cobra.Command, text string) error {
+	if cmd != nil && cmd.Name() != "deposit" && cmd.Name() != "refund" {
+		return usageError{errors.New(tr("the amount is %s; want more than 0", text))}
+	}
 	return usageError{errors.New(tr("the amount is %s; want more than 0: suanli deposit enters money that was paid, and suanli refund money that was paid back", text))}
 }
 

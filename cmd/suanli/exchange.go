@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -29,12 +30,15 @@ func exchangeCommand() *cobra.Command {
 			if since != "" {
 				at, err := time.Parse(time.RFC3339, since)
 				if err != nil {
-					return usageError{err}
+					return usageError{errors.New(tr("%s %q: want a moment such as 2027-01-31T00:00:00Z", "--from", since))}
 				}
 				in.ValidFrom = &at
 			}
+			if until == "" {
+				return usageError{errors.New(tr("say until when the rate may be used, with --until 2027-01-01T00:00:00Z; an old rate is worse than none"))}
+			}
 			if in.ValidUntil, err = time.Parse(time.RFC3339, until); err != nil {
-				return usageError{err}
+				return usageError{errors.New(tr("%s %q: want a moment such as 2027-01-31T00:00:00Z", "--until", until))}
 			}
 			ctx := cmd.Context()
 			if key != "" {

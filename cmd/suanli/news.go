@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"time"
 
@@ -107,6 +108,9 @@ func notificationsCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if err := atLeastOne("--limit", most); err != nil {
+				return err
+			}
 			list := []api.Notification{}
 			for n, err := range c.Notifications(cmd.Context(), f) {
 				if err != nil {
@@ -152,6 +156,14 @@ func notificationsCommand() *cobra.Command {
 	fl.BoolVar(&follow, "follow", false, tr("go on with what comes"))
 	fl.IntVar(&most, "limit", 50, tr("how many at most"))
 	return cmd
+}
+
+// atLeastOne refuses a number of things to show that shows none.
+func atLeastOne(flag string, n int) error {
+	if n < 1 {
+		return usageError{errors.New(tr("%s %d: want at least 1", flag, n))}
+	}
+	return nil
 }
 
 // showNews prints notifications, the oldest first: the newest is where one looks.
@@ -310,6 +322,9 @@ func webhookDeliveriesCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := client(cmd)
 			if err != nil {
+				return err
+			}
+			if err := atLeastOne("--limit", most); err != nil {
 				return err
 			}
 			if len(args) == 2 {

@@ -168,7 +168,7 @@ func explainFlag(cmd *cobra.Command, err error) error {
 		return usageError{err}
 	}
 	if name := unknown.GetSpecifiedName(); strings.Contains(cmd.Use, " AMOUNT") && strings.Trim(name, "0123456789.") == "" {
-		return notPositive("-" + unknown.GetSpecifiedShortnames())
+		return notPositive(cmd, "-"+unknown.GetSpecifiedShortnames())
 	}
 	flags := &cobra.Command{}
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {

@@ -41,6 +41,12 @@ func trialCommand() *cobra.Command {
 			func(cmd *cobra.Command, c *api.Client, _ []string) (*api.Trial, error) { return c.Trial(cmd.Context()) }, printTrial),
 		showing("verify CODE", tr("Prove your e-mail address by the code that was sent to it"), cobra.ExactArgs(1),
 			func(cmd *cobra.Command, c *api.Client, args []string) (*api.Trial, error) {
+				if t, err := c.Trial(cmd.Context()); err != nil || t.ContactVerified {
+					if err == nil {
+						say(cmd, "Your e-mail address is proven already; the code was not needed.")
+					}
+					return t, err
+				}
 				return c.VerifyTrialContact(cmd.Context(), args[0])
 			}, printTrial),
 		showing("confirm ACCOUNT", tr("Verify the contact of an account by hand (operator)"), cobra.ExactArgs(1),

@@ -63,7 +63,7 @@ func (s *Service) Focus(ctx context.Context, accountID, month string, about func
 		return err
 	}
 	first, err := time.Parse("2006-01", month)
-	if err != nil {
+	if err != nil || first.Year() < 2000 { // before any cloud
 		return fault.New(fault.Invalid, "period_invalid", "the period %q is not a month; want one such as 2026-11", month).At("query.period")
 	}
 	f := focus{s: s, party: party, accountID: accountID, emit: emit}

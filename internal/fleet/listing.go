@@ -325,7 +325,7 @@ func (s *Service) Removed(ctx context.Context, hostID string) (bool, error) {
 func owns(p account.Principal, r *record) bool { return p.Operator || p.AccountID == r.AccountID }
 
 func noHost(hostID string) error {
-	return fault.New(fault.NotFound, "host_not_found", "there is no host %q among yours; GET /v1/hosts lists them", hostID)
+	return fault.New(fault.NotFound, "host_not_found", "there is no host %q among yours; list yours to see their ids", hostID)
 }
 
 // terms are what the offers of a host cost.

@@ -377,6 +377,10 @@ func (s *Service) OfferTo(_ context.Context, account, offerID string, diskGiB in
 	}
 	e := s.entryFor(parts[0], account)
 	if e == nil {
+		if s.awaited(parts[0]) {
+			// After a start of the cloud nobody knows what it has: it is not gone.
+			return Offer{}, fault.New(fault.Unavailable, "host_offline", "the host of the offer %q has not reported since the cloud was started; try again in a moment", offerID)
+		}
 		return Offer{}, gone
 	}
 	for i := range e.groups {
@@ -389,6 +393,18 @@ func (s *Service) OfferTo(_ context.Context, account, offerID string, diskGiB in
 		}
 	}
 	return Offer{}, gone
+}
+
+// awaited reports whether a host is known and has not reported to this process yet.
+func (s *Service) awaited(hostID string) bool {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	h := s.hosts[hostID]
+	if h == nil {
+		return false
+	}
+	state, _ := s.state(h)
+	return state == StateAwaited || state == StateJoining
 }
 
 func checkDisk(diskGiB int64) (int64, error) {

@@ -18,6 +18,7 @@ import (
 	"suanli.dev/internal/fault"
 	"suanli.dev/internal/money"
 	"suanli.dev/internal/pricing"
+	"suanli.dev/internal/protocol"
 )
 
 func TestBadExpressionsPointAtTheCharacter(t *testing.T) {
@@ -473,4 +474,23 @@ func BenchmarkSearch100kHosts(b *testing.B) {
 			b.ReportMetric(float64(rows), "offers")
 		})
 	}
+}
+
+func TestAnOfferIsNotGoneWhileItsHostIsAwaitedAfterAStart(t *testing.T) {
+	t.Parallel()
+	c := newCloud(t)
+	host, inv := c.rtx4090s(2)
+	id := host + ".rtx-4090.1"
+	c.Service = c.start()
+	if err := c.Load(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	_, err := c.Offer(t.Context(), id, 0, "")
+	wantCode(t, err, "host_offline")
+	c.report(host, protocol.Report{Session: "s", Ready: true, Inventory: inv})
+	if _, err := c.Offer(t.Context(), id, 0, ""); err != nil {
+		t.Error(err)
+	}
+	_, err = c.Offer(t.Context(), "ho-none.rtx-4090.1", 0, "")
+	wantCode(t, err, "offer_gone")
 }

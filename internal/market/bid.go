@@ -135,6 +135,10 @@ func (s *Service) Create(ctx context.Context, p account.Principal, c Create) (*B
 		if err := lockMarket(ctx, tx, key, nil); err != nil {
 			return err
 		}
+		// As its lease would be; one that waits already goes on waiting.
+		if err := s.Allow(ctx, tx, p.AccountID, p.UserID, c.Wish.Create.Labels); err != nil {
+			return err
+		}
 		var open int64
 		if err := tx.QueryRow(ctx, `SELECT COUNT(*) FROM market_bid WHERE account_id = ? AND ended_at = 0`, p.AccountID).Scan(&open); err != nil {
 			return fmt.Errorf("count bids: %w", err)
@@ -156,6 +160,11 @@ func (s *Service) Create(ctx context.Context, p account.Principal, c Create) (*B
 
 // check reports a bid that the auction would not take.
 func (s *Service) check(b *Bid) error {
+	for _, p := range []auction.Price{b.Price, b.Max} {
+		if tick := s.Params.Tick; p%tick != 0 {
+			return fault.New(fault.Invalid, "invalid_bid", "%s %s per GPU and hour is finer than the market counts; want a multiple of %s", p.Display(), s.Currency, tick.Display()).At("body.bid_per_gpu_hour")
+		}
+	}
 	ab := auction.Bid{ID: "of this request", GPUs: b.GPUs, Price: b.Price, Max: b.Max}
 	if err := ab.Validate(s.Params.Tick); err != nil {
 		return fault.New(fault.Invalid, "invalid_bid", "%w; bids are per GPU and hour, not for the whole bundle", err).At("body.bid_per_gpu_hour")

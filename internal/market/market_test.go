@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sort"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -467,8 +468,12 @@ func TestABidThatMakesNoSenseIsRefused(t *testing.T) {
 		_, err := w.Create(w.ctx, ada, c)
 		wantCode(t, err, code)
 	}
+	_, err := w.Create(w.ctx, ada, market.Create{Model: "RTX 4090", GPUs: 1, Price: price(t, "0.00001"), Wish: lease.SpotWish{Image: "debian:12"}})
+	if err == nil || !strings.Contains(err.Error(), "0.00001 USD per GPU and hour is finer than the market counts") {
+		t.Error(err)
+	}
 	id := w.bid(ada, 1, "1")
-	_, err := w.Get(w.ctx, eve, id)
+	_, err = w.Get(w.ctx, eve, id)
 	wantCode(t, err, "bid_not_found")
 	_, err = w.Cancel(w.ctx, eve, id)
 	wantCode(t, err, "bid_not_found")

@@ -63,6 +63,9 @@ type Config struct {
 	Account func(ctx context.Context, accountID string) (money.Currency, string, error)
 	// Audit records a write within its transaction; nil: it is not recorded.
 	Audit func(ctx context.Context, tx *store.Tx, p account.Principal, action, subject string, detail any) error
+	// Allow refuses what a budget that is used up holds back, in the transaction that
+	// places a bid; nil: there are no budgets.
+	Allow func(ctx context.Context, tx *store.Tx, accountID, userID string, labels map[string]string) error
 	// Currency is that of all prices on the market.
 	Currency money.Currency
 	Params   auction.Params // the zero value: auction.Standard
@@ -99,6 +102,9 @@ func New(c Config) (*Service, error) {
 	}
 	if c.Every <= 0 {
 		c.Every = 500 * time.Millisecond
+	}
+	if c.Allow == nil {
+		c.Allow = func(context.Context, *store.Tx, string, string, map[string]string) error { return nil }
 	}
 	if c.Audit == nil {
 		c.Audit = func(context.Context, *store.Tx, account.Principal, string, string, any) error { return nil }

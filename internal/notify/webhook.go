@@ -10,6 +10,7 @@ import (
 	"net/netip"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -297,6 +298,13 @@ func (s *Service) checkURL(address string) error {
 	if u.User != nil || u.Fragment != "" {
 		return wrong("the URL has a user or a fragment, which are not sent; put what the receiver needs into its path or query, and trust the signature")
 	}
+	if port := u.Port(); port != "" {
+		if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
+			return wrong("the URL's port is %s; want 1 to 65535", port)
+		}
+	} else if strings.HasSuffix(u.Host, ":") {
+		return wrong("the URL has a colon and no port; want one like https://example.com/hooks")
+	}
 	if s.inner(u) {
 		if u.Scheme != "http" && u.Scheme != "https" {
 			return wrong("the URL's scheme is %q; want https", u.Scheme)
@@ -307,10 +315,36 @@ func (s *Service) checkURL(address string) error {
 		return wrong("the URL's scheme is %q; want https: what is sent is about money", u.Scheme)
 	}
 	host := strings.ToLower(strings.TrimSuffix(u.Hostname(), "."))
-	if a, err := netip.ParseAddr(host); err == nil && reach.Inside(a, nil) || host == "localhost" || strings.HasSuffix(host, ".localhost") || strings.HasSuffix(host, ".internal") || strings.HasSuffix(host, ".local") {
-		return wrong("%s is inside of a network; webhooks reach public addresses only", host)
+	inside := wrong("%s is inside of a network; webhooks reach public addresses only, or hosts that the operator names in inner_webhooks", host)
+	if a, err := netip.ParseAddr(host); err == nil {
+		if reach.Inside(a, reach.Own()) {
+			return inside
+		}
+		return nil
+	}
+	labels := strings.Split(host, ".")
+	last := labels[len(labels)-1]
+	switch {
+	case slices.Contains([]string{"localhost", "internal", "local", "localdomain", "lan", "home", "corp", "intranet", "private"}, last), strings.HasSuffix(host, ".home.arpa"):
+		return inside
+	case len(labels) == 1 || last == "invalid" || slices.Contains(labels, "") || numeric(last) || strings.ContainsFunc(host, notInNames):
+		// Nothing public has such a name. What ends in a number is an address to some
+		// resolvers, in forms that hide which.
+		return wrong("%s is no public name; want one like example.com", host)
 	}
 	return nil
+}
+
+// numeric is whether a last label makes a name an address, as 127.1 and 0x7f000001.
+func numeric(label string) bool {
+	_, err := strconv.ParseUint(label, 0, 64)
+	return err == nil || strings.Trim(label, "0123456789") == ""
+}
+
+// notInNames is what no name that is looked up has in it; others than ASCII are written
+// in it by their own rule.
+func notInNames(r rune) bool {
+	return r < 0x80 && r != '-' && r != '_' && r != '.' && (r < '0' || r > '9') && (r < 'a' || r > 'z')
 }
 
 // inner is whether the operator lets webhooks go to a host inside of a network.

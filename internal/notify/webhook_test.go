@@ -21,6 +21,8 @@ func TestAWebhookMayNotBeAtAnAddressInside(t *testing.T) {
 		"https://example.com/hook?x=1": false, "https://example.com:8443": false, "https://1.1.1.1/": false, "http://hooks.lan/x": false, "http://10.0.0.5:8080": false, "https://hooks.lan:99": false,
 		"http://example.com": true, "https://": true, "": true, "example.com": true, "ftp://hooks.lan": true, "https://user:word@example.com": true, "https://example.com/#x": true,
 		"https://127.0.0.1": true, "https://[::1]/": true, "https://localhost": true, "https://a.localhost.": true, "https://169.254.169.254": true, "http://10.0.0.5:8081": true,
+		"https://example.com:0": true, "https://example.com:65536": true, "https://example.com:": true, "https://hooks": true, "https://127.1": true, "https://2130706433": true, "https://0x7f.1": true,
+		"https://a..example.com": true, "https://example.invalid": true, "https://nas.home.arpa": true, "https://db.lan": true, "https://exa$mple.com": true, "https://пример.example.com": false, "https://sub.example.com.": false,
 		"https://metadata.google.internal": true, "https://printer.local": true, "https://10.0.0.5": true, "javascript:alert(1)": true, "https://x/" + strings.Repeat("y", 3000): true, "https://a\nb": true,
 	} {
 		_, _, err := w.CreateWebhook(t.Context(), owner, address, "", nil)

@@ -83,7 +83,7 @@ func (c Coupon) off(a, taken money.Amount) (money.Amount, error) {
 func ParseCoupon(s string) (Coupon, error) {
 	fields := strings.Fields(s)
 	if len(fields) < 2 {
-		return Coupon{}, fmt.Errorf("coupon %q: want a code and what it takes off, such as \"WELCOME 10%%\"", s)
+		return Coupon{}, fmt.Errorf("coupon %q: want a code and what it gives, in one text such as \"THANKS 50.00CNY\"", s)
 	}
 	c := Coupon{Code: fields[0]}
 	if len(c.Code) > 64 || strings.Trim(c.Code, "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_") != "" {

@@ -132,11 +132,15 @@ func reserve(p pricing.Purchase, c pricing.Curve, b pricing.Bounds, rate *pricin
 	return out, &pricing.Exchanged{RateID: rate.ID, Source: rate.Source, From: rate.From, To: rate.To, Rate: rate.Rate, Since: rate.Date}, err
 }
 
+// leastDisk is the disk that offers are asked for, in GiB: none is held, so what leases
+// may have of it is not what matters here, and less than this no lease can have.
+const leastDisk = 1
+
 // offer is the offer that a request names, or the cheapest whose host takes
 // reservations.
 func (s *Service) offer(ctx context.Context, p account.Principal, r Request, timeZone string) (fleet.Offer, error) {
 	if r.OfferID != "" {
-		return s.Capacity.OfferTo(ctx, "", r.OfferID, 0, timeZone)
+		return s.Capacity.OfferTo(ctx, "", r.OfferID, leastDisk, timeZone)
 	}
 	if r.GPUModel == "" || r.GPUs < 1 {
 		return fleet.Offer{}, invalid("body.gpu_model", "invalid_reservation", "want an offer_id, or a gpu_model and how many")
@@ -150,7 +154,7 @@ func (s *Service) offer(ctx context.Context, p account.Principal, r Request, tim
 	}
 	cursor := ""
 	for {
-		list, next, err := s.Capacity.Search(ctx, fleet.Query{Expression: where, Sort: "compute_price_per_hour", Limit: 500, Cursor: cursor, TimeZone: timeZone})
+		list, next, err := s.Capacity.Search(ctx, fleet.Query{Expression: where, Sort: "compute_price_per_hour", Limit: 500, DiskGiB: leastDisk, Cursor: cursor, TimeZone: timeZone})
 		if err != nil {
 			return fleet.Offer{}, err
 		}

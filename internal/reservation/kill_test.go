@@ -24,6 +24,7 @@ import (
 	"suanli.dev/internal/fleet"
 	"suanli.dev/internal/ledger"
 	"suanli.dev/internal/money"
+	"suanli.dev/internal/notify"
 	"suanli.dev/internal/pricing"
 	"suanli.dev/internal/protocol"
 	"suanli.dev/internal/reservation"
@@ -61,10 +62,21 @@ type cloud struct {
 	billing *billing.Service
 	fleet   *fleet.Service
 	own     *reservation.Service
+	diskGiB int64 // of the host
+	news    []notify.ReservationEnding
+}
+
+// Announce takes the place of the news service.
+func (c *cloud) Announce(_ context.Context, _ *store.Tx, accountID, kind, _ string, _ time.Time, data any) error {
+	if accountID != renter.AccountID || kind != notify.KindReservationEnding {
+		return fmt.Errorf("%s is told %s", accountID, kind)
+	}
+	c.news = append(c.news, data.(notify.ReservationEnding))
+	return nil
 }
 
 func open(ctx context.Context, address string) (*cloud, error) {
-	c := &cloud{now: noon}
+	c := &cloud{now: noon, diskGiB: 1 << 10}
 	clock := func() time.Time { return c.now }
 	var err error
 	if c.db, err = store.Open(ctx, address); err != nil {
@@ -88,7 +100,7 @@ func open(ctx context.Context, address string) (*cloud, error) {
 	if c.fleet, err = fleet.New(fleet.Config{DB: c.db, Catalog: facts, Clock: clock, Elapsed: func() time.Duration { return time.Minute }, Defaults: terms}); err != nil {
 		return nil, err
 	}
-	c.own, err = reservation.New(reservation.Config{DB: c.db, Clock: clock, Capacity: c.fleet, Money: c.billing, Bounds: terms.ReserveBounds,
+	c.own, err = reservation.New(reservation.Config{DB: c.db, Clock: clock, Capacity: c.fleet, Money: c.billing, News: c, Bounds: terms.ReserveBounds,
 		Account: func(context.Context, string) (money.Currency, string, error) { return money.USD, "UTC", nil }})
 	return c, err
 }
@@ -119,7 +131,7 @@ func (c *cloud) join(ctx context.Context) (string, error) {
 // report is the host's word of four free GPUs, in a session of this process.
 func (c *cloud) report(ctx context.Context, hostID string) error {
 	inv := &protocol.Inventory{
-		Hostname: "host", Architecture: "amd64", CPUModel: "EPYC", CPUs: 32, MemoryMiB: 65536, DiskMiB: 1 << 20, Runtime: "docker 20.10.24", Isolation: []string{"runc"}, DiskQuota: "loop",
+		Hostname: "host", Architecture: "amd64", CPUModel: "EPYC", CPUs: 32, MemoryMiB: 65536, DiskMiB: c.diskGiB << 10, Runtime: "docker 20.10.24", Isolation: []string{"runc"}, DiskQuota: "loop",
 		SelfTest: protocol.SelfTest{RanAt: protocol.Instant{BootID: "boot", Nanos: int64(time.Minute)}, Passed: true, NetDownMbps: 900, NetUpMbps: 800, DiskReadMBps: 2000, DiskWriteMBps: 1000},
 	}
 	for i := range 4 {

@@ -65,8 +65,10 @@ type Config struct {
 	Bounds pricing.Bounds
 	// Patience is how long a reservation may be suspended before it is ended; 0: 7 days.
 	Patience time.Duration
-	Every    time.Duration // between turns; 0: 5 seconds
-	Log      *slog.Logger
+	// News tells accounts that a reservation ends soon; nil: nobody is told.
+	News  billing.News
+	Every time.Duration // between turns; 0: 5 seconds
+	Log   *slog.Logger
 }
 
 // Service is the reservations. It is safe for concurrent use, and several may run
@@ -124,11 +126,12 @@ type Reservation struct {
 	Since                 time.Time // in its state
 	CreatedAt, EndedAt    time.Time
 
-	held bool
+	held   bool
+	warned time.Duration // the last step before its end that was told; 0: none
 }
 
 const columns = `id, account_id, user_id, name, provider_id, host_id, region, zone, gpu_model, gpus, simulated, time_zone, terms, renews,
-	state, code, message, held, renewal_of, from_at, until_at, since_at, created_at, ended_at`
+	state, code, message, held, renewal_of, from_at, until_at, since_at, created_at, ended_at, warned_seconds`
 
 func query(ctx context.Context, tx *store.Tx, where string, args ...any) ([]*Reservation, error) {
 	rows, err := tx.Query(ctx, `SELECT `+columns+` FROM reservation WHERE `+where, args...)
@@ -140,9 +143,9 @@ func query(ctx context.Context, tx *store.Tx, where string, args ...any) ([]*Res
 	for rows.Next() {
 		var r Reservation
 		var terms []byte
-		var simulated, renews, held, from, until, since, created, ended int64
+		var simulated, renews, held, from, until, since, created, ended, warned int64
 		if err := rows.Scan(&r.ID, &r.AccountID, &r.UserID, &r.Name, &r.ProviderID, &r.HostID, &r.Region, &r.Zone, &r.GPUModel, &r.GPUs, &simulated, &r.TimeZone,
-			&terms, &renews, &r.State, &r.Code, &r.Message, &held, &r.RenewalOf, &from, &until, &since, &created, &ended); err != nil {
+			&terms, &renews, &r.State, &r.Code, &r.Message, &held, &r.RenewalOf, &from, &until, &since, &created, &ended, &warned); err != nil {
 			return nil, fmt.Errorf("read reservations: %w", err)
 		}
 		if err := json.Unmarshal(terms, &r.Terms); err != nil {
@@ -151,6 +154,7 @@ func query(ctx context.Context, tx *store.Tx, where string, args ...any) ([]*Res
 		r.Simulated, r.Renews, r.held = simulated == 1, renews == 1, held == 1
 		r.From, r.Until, r.Since = store.Time(from), store.Time(until), store.Time(since)
 		r.CreatedAt, r.EndedAt = store.Time(created), store.Time(ended)
+		r.warned = time.Duration(warned) * time.Second
 		out = append(out, &r)
 	}
 	return out, rows.Err()
@@ -174,9 +178,9 @@ func insert(ctx context.Context, tx *store.Tx, r *Reservation) error {
 	if err != nil {
 		return err
 	}
-	_, err = tx.Exec(ctx, `INSERT INTO reservation (`+columns+`) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)`,
+	_, err = tx.Exec(ctx, `INSERT INTO reservation (`+columns+`) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)`,
 		r.ID, r.AccountID, r.UserID, r.Name, r.ProviderID, r.HostID, r.Region, r.Zone, r.GPUModel, r.GPUs, bit(r.Simulated), r.TimeZone, string(terms), bit(r.Renews),
-		string(r.State), r.Code, r.Message, bit(r.held), r.RenewalOf, store.Micros(r.From), store.Micros(r.Until), store.Micros(r.Since), store.Micros(r.CreatedAt), store.Micros(r.EndedAt))
+		string(r.State), r.Code, r.Message, bit(r.held), r.RenewalOf, store.Micros(r.From), store.Micros(r.Until), store.Micros(r.Since), store.Micros(r.CreatedAt), store.Micros(r.EndedAt), int64(r.warned/time.Second))
 	if err != nil {
 		return fmt.Errorf("write reservation %s: %w", r.ID, err)
 	}
@@ -184,8 +188,8 @@ func insert(ctx context.Context, tx *store.Tx, r *Reservation) error {
 }
 
 func save(ctx context.Context, tx *store.Tx, r *Reservation) error {
-	_, err := tx.Exec(ctx, `UPDATE reservation SET name = ?, renews = ?, state = ?, code = ?, message = ?, held = ?, until_at = ?, since_at = ?, ended_at = ? WHERE id = ?`,
-		r.Name, bit(r.Renews), string(r.State), r.Code, r.Message, bit(r.held), store.Micros(r.Until), store.Micros(r.Since), store.Micros(r.EndedAt), r.ID)
+	_, err := tx.Exec(ctx, `UPDATE reservation SET name = ?, renews = ?, state = ?, code = ?, message = ?, held = ?, until_at = ?, since_at = ?, ended_at = ?, warned_seconds = ? WHERE id = ?`,
+		r.Name, bit(r.Renews), string(r.State), r.Code, r.Message, bit(r.held), store.Micros(r.Until), store.Micros(r.Since), store.Micros(r.EndedAt), int64(r.warned/time.Second), r.ID)
 	if err != nil {
 		return fmt.Errorf("write reservation %s: %w", r.ID, err)
 	}
@@ -200,7 +204,7 @@ func bit(b bool) int64 {
 }
 
 func none(id string) error {
-	return fault.New(fault.NotFound, "reservation_not_found", "there is no reservation %q among yours; GET /v1/reservations lists them", id)
+	return fault.New(fault.NotFound, "reservation_not_found", "there is no reservation %q among yours; list yours to see their names and ids", id)
 }
 
 // move brings a reservation into its next state.

@@ -8,6 +8,7 @@ import (
 
 	"suanli.dev/internal/fault"
 	"suanli.dev/internal/ident"
+	"suanli.dev/internal/notify"
 	"suanli.dev/internal/pricing"
 	"suanli.dev/internal/store"
 )
@@ -46,8 +47,45 @@ func (s *Service) Turn(ctx context.Context) error {
 				failed = append(failed, fmt.Errorf("reservation %s: %w", r.ID, err))
 			}
 		}
+		if s.warning(r, s.Clock()) > 0 {
+			if err := s.warn(ctx, r.ID); err != nil {
+				failed = append(failed, fmt.Errorf("reservation %s: %w", r.ID, err))
+			}
+		}
 	}
 	return errors.Join(failed...)
+}
+
+// warnings are how long before its end an account is told of it.
+var warnings = []time.Duration{7 * 24 * time.Hour, 24 * time.Hour}
+
+// warning is the step before a reservation's end that is reached and not told yet; 0:
+// none. Of one whose whole term is no longer than a step, that step says nothing.
+func (s *Service) warning(r *Reservation, now time.Time) (step time.Duration) {
+	if s.News == nil || r.State == Scheduled || r.State == Ending || r.State.Over() || !now.Before(r.Until) {
+		return 0
+	}
+	for _, w := range warnings { // the longest first
+		if r.Until.Sub(now) <= w && r.Until.Sub(r.From) > w && (r.warned == 0 || w < r.warned) {
+			step = w
+		}
+	}
+	return step
+}
+
+// warn tells an account that a reservation ends soon, in the transaction that notes
+// that it was told.
+func (s *Service) warn(ctx context.Context, id string) error {
+	return s.change(ctx, id, func(ctx context.Context, tx *store.Tx, r *Reservation, now time.Time) error {
+		step := s.warning(r, now)
+		if step == 0 {
+			return nil // another replica was first
+		}
+		r.warned = step
+		return s.News.Announce(ctx, tx, r.AccountID, notify.KindReservationEnding, r.ID, now, notify.ReservationEnding{
+			Name: r.Name, Until: r.Until.UTC(), Renews: r.Renews, Currency: string(r.Terms.Reservation.Currency), ThresholdSeconds: int64(step / time.Second), Simulated: r.Simulated,
+		})
+	})
 }
 
 // due reports whether there may be something to do, without a write.
@@ -238,7 +276,7 @@ func (s *Service) renew(ctx context.Context, seen *Reservation) error {
 			return err
 		}
 		next := *r
-		next.ID, next.RenewalOf, next.Terms, next.State, next.Code, next.Message = ask.ID, r.ID, priced, Active, "", ""
+		next.ID, next.RenewalOf, next.Terms, next.State, next.Code, next.Message, next.warned = ask.ID, r.ID, priced, Active, "", "", 0
 		next.From, next.Until, next.Since, next.CreatedAt, next.EndedAt = r.Until, r.Until.Add(time.Duration(priced.Hours)*time.Hour), now, now, time.Time{}
 		// The host is locked before the account, as everywhere.
 		if err := s.Capacity.Unhold(ctx, tx, r.ID); err != nil {

@@ -105,6 +105,13 @@ func TestABudgetTellsThenRefusesAndStopsWhatIsInItsScope(t *testing.T) {
 		return w.send("POST", "/v1/leases", w.ada.token, api.LeaseCreate{QuoteID: w.quoteFor(w.ada).ID, Name: name, Labels: map[string]string{"team": team}})
 	}
 	rent("vision", "").want(t, 402, "budget_reached")
+	bid := func(team string) reply {
+		return w.send("POST", "/v1/bids", w.ada.token, api.BidCreate{GPUModel: "RTX 4090", GPUs: 1, BidPerGPUHour: 300_000_000, Image: "debian:12", Labels: map[string]string{"team": team}})
+	}
+	bid("vision").want(t, 402, "budget_reached")
+	if r := bid("speech"); r.Status != 201 {
+		t.Errorf("a bid out of scope: %d %s", r.Status, r.Body)
+	}
 	if r := rent("speech", ""); r.Status != 201 {
 		t.Errorf("out of scope: %d %s", r.Status, r.Body)
 	}

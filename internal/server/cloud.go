@@ -262,7 +262,7 @@ func (c *Cloud) openServices(ctx context.Context, secret []byte) error {
 		return err
 	}
 	c.Market, err = market.New(market.Config{
-		DB: c.DB, Clock: c.clock, Supply: c.Fleet, Leases: c.Leases, Money: c.Billing, Audit: c.Accounts.Audit, Currency: cfg.Currency, Log: log,
+		DB: c.DB, Clock: c.clock, Supply: c.Fleet, Leases: c.Leases, Money: c.Billing, Audit: c.Accounts.Audit, Currency: cfg.Currency, Log: log, Allow: laterBudgets{func() *budget.Service { return c.Budgets }}.Allow,
 		Account: func(ctx context.Context, accountID string) (money.Currency, string, error) {
 			a, err := c.Accounts.Account(ctx, accountID)
 			return a.Currency, a.TimeZone, err
@@ -278,7 +278,7 @@ func (c *Cloud) openServices(ctx context.Context, secret []byte) error {
 		return err
 	}
 	c.Reserve, err = reservation.New(reservation.Config{
-		DB: c.DB, Clock: c.clock, Capacity: c.Fleet, Money: c.Billing, Audit: c.Accounts.Audit, Bounds: reserveBounds(cfg), Log: log,
+		DB: c.DB, Clock: c.clock, Capacity: c.Fleet, Money: c.Billing, Audit: c.Accounts.Audit, Bounds: reserveBounds(cfg), Log: log, News: c.News,
 		Account: func(ctx context.Context, accountID string) (money.Currency, string, error) {
 			a, err := c.Accounts.Account(ctx, accountID)
 			return a.Currency, a.TimeZone, err

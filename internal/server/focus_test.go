@@ -37,6 +37,7 @@ func TestAMonthIsExportedAsATableAndAsLines(t *testing.T) {
 		t.Errorf("%s, %v", text, err)
 	}
 	w.send(http.MethodGet, "/v1/exports/focus?period=2026-13", w.ada.token, nil).want(t, 422, "period_invalid")
+	w.send(http.MethodGet, "/v1/exports/focus?period=0000-01", w.ada.token, nil).want(t, 422, "period_invalid")
 	none, err := w.eve.client.Focus(t.Context(), period, "csv")
 	if err != nil {
 		t.Fatal(err)

@@ -10,6 +10,7 @@ import (
 	"suanli.dev/internal/market"
 	"suanli.dev/internal/money"
 	"suanli.dev/internal/pricing/auction"
+	"suanli.dev/internal/store"
 )
 
 func init() {
@@ -30,6 +31,9 @@ func withMarket(w *world, c *Config) {
 	w.t.Helper()
 	var err error
 	c.Market, err = market.New(market.Config{DB: w.db, Clock: w.clock.Now, Supply: c.Fleet, Leases: c.Leases, Money: c.Billing, Audit: c.Accounts.Audit, Currency: money.USD,
+		Allow: func(ctx context.Context, tx *store.Tx, accountID, userID string, labels map[string]string) error {
+			return w.budgets.Allow(ctx, tx, accountID, userID, labels)
+		},
 		Account: func(ctx context.Context, id string) (money.Currency, string, error) {
 			a, err := c.Accounts.Account(ctx, id)
 			return a.Currency, a.TimeZone, err
