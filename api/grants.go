@@ -10,7 +10,7 @@ import (
 type Grant struct {
 	ID           string     `json:"id"`
 	AccountID    string     `json:"account_id"`
-	Kind         string     `json:"kind" enum:"promotion,trial,coupon"`
+	Kind         string     `json:"kind" enum:"promotion,trial,coupon,volume_discount"`
 	Currency     string     `json:"currency"`
 	Amount       Amount     `json:"amount"`
 	Spent        Amount     `json:"spent"`
