@@ -16,7 +16,7 @@ type Balance struct {
 	CreditLimit Amount     `json:"credit_limit" doc:"How far below zero compute may run; 0: the account is prepaid"`
 	UnbilledDue Amount     `json:"unbilled_due" doc:"Used, not posted yet, and not paid by grants; it is posted on the hour and at each stop"`
 	Available   Amount     `json:"available" doc:"What a new lease can be begun with"`
-	Granted     Amount     `json:"granted" doc:"What is left of grants for compute, to be used now; it pays before the rest"`
+	Granted     Amount     `json:"granted" doc:"What is left of grants for compute of any GPU model, to be used now; it pays before the rest"`
 	BurnPerHour Amount     `json:"burn_per_hour" doc:"What runs and is kept costs now, without egress"`
 	RunsOutAt   *time.Time `json:"runs_out_at,omitempty" doc:"When the money ends if all goes on as it is; absent: not within a year"`
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"time"
 
@@ -60,6 +61,7 @@ func grantCommand() *cobra.Command {
 	f.DurationVar(&valid, "valid-for", 0, tr("how long it is valid from its first use, such as 72h"))
 	f.StringVar(&until, "until", "", tr("when it expires, such as 2027-01-01T00:00:00Z"))
 	f.StringArrayVar(&in.Meters, "meter", nil, tr("what it pays for, such as compute (default: all); may be repeated"))
+	f.StringVar(&in.GPUModel, "gpu-model", "", tr("for leases of this GPU model only"))
 	f.StringVar(&in.Reference, "reference", "", tr("why it is given"))
 	f.StringVar(&key, "key", "", tr("idempotency key: giving it twice counts once"))
 	return cmd
@@ -78,12 +80,23 @@ func grantsCommand() *cobra.Command {
 				}
 				meters = strings.Join(names, ", ")
 			}
+			if g.GPUModel != "" {
+				meters += ", " + g.GPUModel
+			}
+			if g.SharePPM > 0 {
+				meters = sharePercent(g.SharePPM) + " % × " + meters
+			}
 			expires := tr("%s after the first use", time.Duration(g.ValidSeconds)*time.Second)
 			if g.ExpiresAt != nil {
 				expires = g.ExpiresAt.Local().Format(time.DateTime)
 			}
 			return []any{g.ID, word(g.Kind), g.Amount.Display() + " " + g.Currency, g.Spent.Display(), g.Left.Display(), meters, expires}
 		})
+}
+
+// sharePercent writes millionths as per cent, without the sign.
+func sharePercent(ppm int64) string {
+	return strings.TrimSuffix(strings.TrimRight(fmt.Sprintf("%d.%04d", ppm/10_000, ppm%10_000), "0"), ".")
 }
 
 func couponCommand() *cobra.Command {
@@ -94,7 +107,9 @@ func couponCommand() *cobra.Command {
 			return c.CreateCoupon(cmd.Context(), api.CreateCoupon{Rule: args[0], ValidSeconds: int64(valid / time.Second)})
 		},
 		func(cmd *cobra.Command, m *api.Coupon) { say(cmd, "Coupon %s is made", m.Code) })
-	create.Example = `  suanli coupon create 'THANKS 50.00CNY max=100 until=2027-01-01T00:00:00Z meters=compute' --valid-for 720h`
+	create.Example = `  suanli coupon create 'THANKS 50.00CNY max=100 until=2027-01-01T00:00:00Z meters=compute' --valid-for 720h
+  suanli coupon create 'WELCOME 12.5% upto=50.00CNY from=2026-12-01T00:00:00Z'`
+	create.Long = tr("RULE is a code, a sum or a share up to a sum, and conditions: how many accounts (max=), when it can be redeemed (from=, until=), what it pays for (meters=). A sum pays before the balance; a share is taken off what is used, before that, and ends with until=.")
 	create.Flags().DurationVar(&valid, "valid-for", 90*24*time.Hour, tr("how long the grant is valid from when it is redeemed"))
 	cmd.AddCommand(create,
 		listing("list", tr("List coupons (operator)"),
@@ -106,6 +121,10 @@ func couponCommand() *cobra.Command {
 				return c.RedeemCoupon(cmd.Context(), args[0])
 			},
 			func(cmd *cobra.Command, g *api.Grant) {
+				if g.SharePPM > 0 {
+					say(cmd, "It takes %s %% off what you use from now on, up to %s %s (%s)", sharePercent(g.SharePPM), g.Amount.Display(), g.Currency, g.ID)
+					return
+				}
 				say(cmd, "%s %s given to %s (%s)", g.Amount.Display(), g.Currency, g.AccountID, g.ID)
 			}))
 	return cmd

@@ -173,7 +173,7 @@ func newRoot() *cobra.Command {
 	add("host", hostCommand(), agentCommand(), earningsCommand(), payoutCommand())
 	add("account", loginCommand(), logoutCommand(), accountCommand(), keyCommand(), balanceCommand(), payCommand(), billCommand(), monthlyCommand(), couponCommand(), trialCommand(), invoiceCommand(), budgetCommand(), priceCommand(), slaCommand(), statusCommand(), notificationsCommand(), webhookCommand())
 	add("operate", upCommand(), serverCommand(), gatewayCommand(), configCommand(), doctorCommand(), backupCommand(), restoreCommand(),
-		ledgerCommand(), exchangeCommand(), priceListCommand(), depositCommand(), refundCommand(), imageCommand(), openapiCommand(), demoCommand(), simCommand())
+		ledgerCommand(), exchangeCommand(), priceListCommand(), volumeCommand(), depositCommand(), refundCommand(), imageCommand(), openapiCommand(), demoCommand(), simCommand())
 	finish(root)
 	return root
 }

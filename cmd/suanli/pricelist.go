@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"strconv"
 	"strings"
 	"time"
 
@@ -144,8 +143,7 @@ func ruleText(r api.PriceRule, currency string) string {
 	if r.Rate != nil {
 		return text + r.Rate.Display() + " " + currency
 	}
-	share := strings.TrimRight(strconv.FormatInt(r.OffPPM/10_000, 10)+fmt.Sprintf(".%04d", r.OffPPM%10_000), "0")
-	return text + "−" + strings.TrimSuffix(share, ".") + " %"
+	return text + "−" + sharePercent(r.OffPPM) + " %"
 }
 
 // printPriceList says by which price list a quote is.

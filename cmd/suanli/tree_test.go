@@ -87,7 +87,7 @@ func TestEveryCommandPrintsJSONWhenAsked(t *testing.T) {
 		"budget create": {"all", "100"}, "budget ls": {}, "budget show": {"bg-1"}, "budget set": {"bg-1", "--amount", "200"}, "budget delete": {"bg-1"},
 		"price ls": {}, "price accept": {"pc-1"}, "price decline": {"pc-1"}, "price propose": {"ho-1", "0.5"},
 		"exchange set": {"USD", "CNY", "7.1", "--until", "2027-01-01T00:00:00Z"}, "exchange ls": {},
-		"pricelist create": {"research", "compute=12.5%"}, "pricelist ls": {}, "pricelist own": {}, "pricelist assign": {"pl-1", "ac-1"}, "pricelist withdraw": {"pl-1", "ac-1"},
+		"volume set": {"CNY", "1000=5%"}, "volume ls": {}, "pricelist create": {"research", "compute=12.5%"}, "pricelist ls": {}, "pricelist own": {}, "pricelist assign": {"pl-1", "ac-1"}, "pricelist withdraw": {"pl-1", "ac-1"},
 		"demo": {p.url, "--password-file", "-"}, "end": {"mine"},
 		"notifications": {}, "webhook ls": {}, "webhook create": {"https://example.com"}, "webhook change": {"wh-1", "--enabled=false"}, "webhook rotate": {"wh-1"}, "webhook delete": {"wh-1"},
 		"webhook test": {"wh-1"}, "webhook deliveries": {"wh-1"}, "webhook redeliver": {"wh-1", "wd-1"},

@@ -26,6 +26,11 @@
 // compute beyond it is never charged, and OnExhausted is called until they are
 // closed.
 //
+// What makes it less: an account's price list is in its quotes (pricelist.go), and the
+// provider is paid by the listed prices (apart.go). Coupons of a share and grants pay
+// charges as they are posted (share.go, grant.go). A month's volume discount is given
+// when it is closed, as a grant that is spent at once (volume.go).
+//
 // How a month ends: every account has one open month, in its own time zone, and
 // charges are cut at its end (charge in period.go). Some time later CloseMonths
 // writes the invoice of all charges of the month, posts taxes and the rounding to

@@ -211,6 +211,9 @@ func (s *Service) explainCharge(ctx context.Context, tx *store.Tx, accountID, id
 	if c.Simulated {
 		e.say("simulated")
 	}
+	if found, err := s.explainVolume(ctx, tx, &e, c); err != nil || found {
+		return e, errors.Join(err, s.onPaperOf(ctx, tx, &e, c))
+	}
 	prepaid := prepaidCharges(l, all)
 	if n, ok := prepaid[c.ID]; ok && l.reserved != nil {
 		err = e.reservedPayment(l, n)
@@ -818,6 +821,8 @@ func (s *Service) explainTransfer(ctx context.Context, tx *store.Tx, accountID, 
 		err = s.explainInvoiced(ctx, tx, &e, t)
 	case CodeCredit:
 		err = s.explainCredited(ctx, tx, &e, t)
+	case CodeVolume:
+		err = s.explainVolumeTransfer(ctx, tx, &e, t)
 	case CodeGrant, CodeGrantExpired:
 		err = s.explainGrant(ctx, tx, &e, t)
 	case CodeWriteOff:

@@ -68,6 +68,10 @@ var sentences = map[string][2]string{
 	"share":            {"The coupon {coupon} ({grant}) takes {share} % off: with this charge off {bases} {currency} of this meter of the lease, less the {before} that it took off before: {part} {currency} of {base}.", "优惠码 {coupon}（{grant}）减 {share}%：连同本次扣费，按该租约此计费项累计 {bases} {currency} 计算，再减去之前已减的 {before}：{base} 中减 {part} {currency}。"},
 	"share_full":       {"It takes off {cap} {currency} at most, of which {left} was left.", "该优惠码最多减 {cap} {currency}，当时还剩 {left}。"},
 	"share_back":       {"What is not due any more had the share of the coupon {coupon} ({grant}) in it, {share} %: of {less} {currency} {back} goes back to it.", "不再应付的部分中含优惠码 {coupon}（{grant}）的 {share}%：{less} {currency} 中有 {back} 退回该优惠码。"},
+	"volume":           {"In the month from {from} to {to} the account paid {total} {currency} for compute on demand and on the spot market, beside what grants paid. By the volume discount {tiers}:", "在 {from} 至 {to} 的账期内，账户为按需与竞价算力支付 {total} {currency}（不含赠金支付部分）。按用量折扣 {tiers}："},
+	"volume_tier":      {"{off} % of what lies beyond {from}: of {within} {currency}.", "超过 {from} 的部分减 {off}%：{within} {currency}。"},
+	"volume_part":      {"Together that is {off} {currency}, rounded once. This lease has {base} {currency} of the month's compute, and so {part} {currency} of the discount, which went back to the balance.", "合计 {off} {currency}，只舍入一次。本租约占当月算力费用 {base} {currency}，因此得折扣 {part} {currency}，已退回余额。"},
+	"of_volume":        {"It is the part of lease {lease} of a month's volume discount; explain charge {charge} to see why.", "它是租约 {lease} 在当月用量折扣中的部分；查看扣费 {charge} 的说明可知缘由。"},
 	"granted":          {"Grants paid {sum} {currency} of this charge, and {rest} was left to pay.", "赠金支付本次扣费中的 {sum} {currency}，余 {rest} 另付。"},
 	"granted_back":     {"{back} {currency} of it went back to the grants that had paid for it.", "其中 {back} {currency} 退回原先支付的赠金。"},
 
@@ -134,7 +138,7 @@ var terms = map[string][2]string{
 	"@second": {"second", "秒"}, "@minute": {"started minute", "分钟（不足一分钟按一分钟）"}, "@hour": {"started hour", "小时（不足一小时按一小时）"},
 
 	"@upfront_none": {"nothing upfront", "不预付"}, "@upfront_partial": {"half upfront", "预付一半"}, "@upfront_all": {"all upfront", "全额预付"},
-	"@grant_promotion": {"promotion", "推广"}, "@grant_trial": {"trial", "试用"}, "@grant_coupon": {"coupon", "优惠码"},
+	"@grant_promotion": {"promotion", "推广"}, "@grant_trial": {"trial", "试用"}, "@grant_coupon": {"coupon", "优惠码"}, "@grant_volume_discount": {"volume discount", "用量折扣"}, "@code_volume_discount": {"a volume discount", "用量折扣"},
 	"@pot_written_off": {"what nobody pays any more", "核销账户"},
 	"@code_shortfall":  {"debt for money that was taken back", "款项被收回形成的欠款"}, "@code_write_off": {"what was owed, given up", "核销欠款"}, "@code_payout_return": {"a payout that came back", "退回的付款"},
 	"@no_reason": {"no reason was written down", "未写明原因"},

@@ -431,7 +431,7 @@ func (s *Service) drawn(ctx context.Context, tx *store.Tx, l *leaseRow, grants [
 // grants that can still be spent, lost what goes to those that are over.
 func (s *Service) undrawn(ctx context.Context, tx *store.Tx, l *leaseRow, m pricing.Meter, amount money.Amount) (live, lost money.Amount, err error) {
 	rows, err := tx.Query(ctx, `SELECT d.grant_id, d.amount, g.expired FROM billing_draws d JOIN billing_grants g ON g.id = d.grant_id
-		WHERE d.lease_id = ? AND d.meter = ? AND d.amount > 0 AND g.share_ppm = 0 ORDER BY d.grant_id DESC`, l.id, string(m))
+		WHERE d.lease_id = ? AND d.meter = ? AND d.amount > 0 AND g.share_ppm = 0 AND g.kind <> 'volume_discount' ORDER BY d.grant_id DESC`, l.id, string(m))
 	if err != nil {
 		return 0, 0, fmt.Errorf("draws of lease %s: %w", l.id, err)
 	}

@@ -216,6 +216,9 @@ func (s *Service) closeMonth(ctx context.Context, accountID string, now time.Tim
 		if err != nil {
 			return err
 		}
+		if err := s.volume(ctx, tx, a, p, now); err != nil {
+			return err
+		}
 		id, total, err := s.invoice(ctx, tx, a, p, party, now)
 		if err != nil {
 			return err

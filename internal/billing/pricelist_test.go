@@ -383,3 +383,52 @@ func nearestEven(x *big.Rat) int64 {
 
 // nearestTwentieth is the platform's 20 %, half up.
 func nearestTwentieth(a int64) int64 { return (a*2 + 5) / 10 }
+
+// Whatever the platform adds to a price, documents, taxes and what is taken back of them
+// come to what was posted.
+func TestInvoicesAndCreditNotesOfOwnPricesAddUp(t *testing.T) {
+	t.Parallel()
+	for _, inclusive := range []bool{false, true} {
+		eachWith(t, func(t *testing.T, w *world) {
+			w.config.Taxes, w.config.Jurisdiction = []pricing.TaxRule{{Jurisdiction: "X", Name: "VAT", PPM: 60_000, Inclusive: inclusive}}, "X"
+			w.restart()
+			w.deposit("ac-renter", "100")
+			free, half := money.Rate(0), mustRate(t, "0.9")
+			l := w.priceList(billing.NewPriceList{Name: "partner", Currency: money.CNY, Rules: []pricing.PriceRule{
+				{Meter: pricing.Compute, OffPPM: 125_000}, {GPUModel: "H100", Meter: pricing.Compute, Rate: &half}, {GPUModel: "A100", Meter: pricing.Compute, Rate: &free},
+			}})
+			w.assign(l.ID, "ac-renter")
+			w.coupon("TENTH 10% upto=5.00CNY")
+			w.redeem("ac-renter", "TENTH")
+			w.pass(time.Second)
+			start := w.clock()
+			for id, model := range map[string]string{"ls-1": "RTX", "ls-2": "H100", "ls-3": "A100"} {
+				w.begin(w.listed(id, "ac-renter", model))
+				w.startCompute(id, start)
+			}
+			for range 3 {
+				w.ConfirmAlive([]string{"ls-1", "ls-2", "ls-3"}, w.pass(1234*time.Second))
+				w.settle()
+			}
+			for _, id := range []string{"ls-1", "ls-2", "ls-3"} {
+				w.end(id, start.Add(3000*time.Second)) // a correction
+			}
+			w.right()
+			w.pass(31 * 24 * time.Hour)
+			w.closeMonths()
+			w.right()
+			v := w.invoices("ac-renter")[0]
+			if _, err := w.CreditInvoice(w.ctx, operator, v.ID, billing.Credit{Lines: []billing.CreditLine{{Position: 0, Amount: 10_000}}}, ""); err != nil {
+				t.Fatal(err)
+			}
+			w.right()
+			if _, err := w.CreditInvoice(w.ctx, operator, v.ID, billing.Credit{}, ""); err != nil {
+				t.Fatal(err)
+			}
+			w.right()
+			w.explains("ac-renter")
+			w.explainsTransfers("ac-renter")
+			w.addsUp("ac-renter", noon)
+		})
+	}
+}

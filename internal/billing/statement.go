@@ -44,7 +44,7 @@ func (s *Service) funded(ctx context.Context, tx *store.Tx, accountID string, cu
 			f.paid += m.In - m.Out
 		case CodePaidBack:
 			f.refunded += m.Out - m.In
-		case CodeCharge, CodeCorrection, CodePrepayment, CodeUnusedPaid, CodeTax, CodeRounding:
+		case CodeCharge, CodeCorrection, CodePrepayment, CodeUnusedPaid, CodeTax, CodeRounding, CodeVolume:
 			f.used += m.Out - m.In
 		case CodeCredit, CodeWriteOff: // by the notes, and by the dues
 		default:

@@ -61,7 +61,7 @@ func (s *Service) VerifyLedger(ctx context.Context) (Report, error) {
 func (s *Service) Proof(ctx context.Context, tx *store.Tx) (Report, error) {
 	var r Report
 	for _, check := range []func(context.Context, *store.Tx, *Report) error{
-		s.verifyTerms, s.verifyLeases, s.verifyExchange, s.verifyReserved, verifyAgreed, s.verifyCharges, s.verifyPayments, s.verifyDocuments, s.verifyInvoices, s.verifyPapers, s.verifyStatements, s.verifyMonths, s.verifyGiven, s.verifyShares, s.verifyGrants, s.verifyTold, s.verifyOwed, s.verifyStandings, s.verifyLimited, s.verifyCredit,
+		s.verifyTerms, s.verifyLeases, s.verifyExchange, s.verifyReserved, verifyAgreed, s.verifyCharges, s.verifyPayments, s.verifyDocuments, s.verifyInvoices, s.verifyPapers, s.verifyStatements, s.verifyMonths, s.verifyGiven, s.verifyShares, s.verifyVolumes, s.verifyGrants, s.verifyTold, s.verifyOwed, s.verifyStandings, s.verifyLimited, s.verifyCredit,
 	} {
 		if err := check(ctx, tx, &r); err != nil {
 			return r, fmt.Errorf("verify the books: %w", err)
@@ -211,7 +211,7 @@ func (s *Service) verifyPayments(ctx context.Context, tx *store.Tx, r *Report) e
 		for _, x := range sums {
 			var moved money.Amount
 			for _, path := range side.paths(x.id) {
-				for _, code := range []string{CodeCharge, CodeCorrection, CodePrepayment, CodeUnusedPaid} {
+				for _, code := range []string{CodeCharge, CodeCorrection, CodePrepayment, CodeUnusedPaid, CodeVolume} {
 					in, out, err := s.cfg.Ledger.Flow(ctx, tx, path, x.currency, code, endOfTime)
 					if err != nil {
 						return err

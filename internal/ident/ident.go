@@ -58,6 +58,7 @@ const (
 	Budget      Kind = "bg"
 	PriceChange Kind = "pc"
 	PriceList   Kind = "pl" // an operator's, for accounts
+	Tiers       Kind = "vt" // of what a month's volume takes off
 )
 
 var encoding = base32.NewEncoding("0123456789abcdefghjkmnpqrstvwxyz").WithPadding(base32.NoPadding)

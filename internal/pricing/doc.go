@@ -30,6 +30,7 @@
 //	quote, compare         what it would cost, under one plan and under all
 //	calendar, monthly      boundaries, months in advance, proration, refunds
 //	reserved               reservations: their price, and their use by the hour
+//	pricelist              an account's own prices, frozen in quotes
 //	grant, discount, tier  what takes something off, in a fixed order
 //	tax, invoice, exchange what is put on paper, and in which currency
 //	availability, payout   what is given back to renters and kept from hosts

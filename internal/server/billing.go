@@ -68,6 +68,7 @@ func (a *API) registerBilling() {
 	a.registerUsage()
 	a.registerExchange()
 	a.registerPriceLists()
+	a.registerVolume()
 }
 
 func (a *API) getBalance(ctx context.Context, p account.Principal, _ *none) (*body[api.Balance], error) {

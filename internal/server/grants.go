@@ -39,6 +39,11 @@ func (a *API) registerGrants() {
 		for _, m := range r.Meters {
 			c.Meters = append(c.Meters, pricing.Meter(m))
 		}
+		model, err := a.knownModel(r.GPUModel)
+		if err != nil {
+			return nil, err
+		}
+		c.GPUModel = model
 		g, err := a.Billing.Grant(ctx, p, c, requestKey(ctx))
 		if err != nil {
 			return nil, err
@@ -62,7 +67,7 @@ func (a *API) registerGrants() {
 			return &body[api.Coupon]{couponJSON(c)}, nil
 		})
 	register(a, operation{ID: "redeemCoupon", Method: http.MethodPost, Path: "/v1/coupons/redeem", Summary: "Redeem a coupon", Tag: tagBilling, Action: account.WriteBilling, Idempotent: true,
-		Description: "Gives the account the coupon's grant, once: redeemed again, it is the same grant."},
+		Description: "Gives the account the coupon's grant, once: redeemed again, it is the same grant. A coupon of a share pays that of what is used from then on, before other grants, up to its sum."},
 		func(ctx context.Context, p account.Principal, in *body[api.RedeemCoupon]) (*body[api.Grant], error) {
 			g, err := a.Billing.Redeem(ctx, p, in.Body.Code)
 			if err != nil {
@@ -80,6 +85,7 @@ func (a *API) grantJSON(g billing.Grant) api.Grant {
 	out := api.Grant{
 		ID: g.ID, AccountID: g.AccountID, Kind: g.Kind, Currency: string(g.Currency), Amount: g.Amount, Spent: g.Spent, Left: g.Left(a.clock()),
 		ValidSeconds: int64(g.ValidFor / time.Second), ActiveFrom: optional(g.ActiveFrom), ExpiresAt: optional(g.ExpiresAt), Reference: g.Reference, CreatedAt: g.CreatedAt,
+		GPUModel: g.GPUModel, SharePPM: g.SharePPM,
 	}
 	for _, m := range g.Meters {
 		out.Meters = append(out.Meters, string(m))

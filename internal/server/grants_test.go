@@ -61,3 +61,26 @@ func TestARenterRedeemsACouponOnce(t *testing.T) {
 	w.send("GET", "/v1/operator/coupons", w.ada.token, nil).want(t, 403, "forbidden")
 	w.send("POST", "/v1/coupons/redeem", w.eve.token, `{"code":"GUESS"}`).want(t, 404, "coupon_not_found")
 }
+
+func TestACouponOfAShareAndAGrantForAModelAreShownAsSuch(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	ctx := t.Context()
+	if _, err := w.operator.client.CreateCoupon(ctx, api.CreateCoupon{Rule: "WELCOME 12.5% upto=5.00USD", ValidSeconds: 3600}); err != nil {
+		t.Fatal(err)
+	}
+	g, err := w.ada.client.RedeemCoupon(ctx, "WELCOME")
+	if err != nil || g.SharePPM != 125_000 || g.Amount.String() != "5.000000" {
+		t.Fatalf("%+v, %v", g, err)
+	}
+	if b, err := w.ada.client.Balance(ctx); err != nil || b.Granted != 0 {
+		t.Errorf("a share counts as money: %+v, %v", b, err)
+	}
+	m, err := w.operator.client.CreateGrant(ctx, api.CreateGrant{AccountID: w.ada.AccountID, Amount: 5_000_000, ValidSeconds: 3600, GPUModel: "rtx 4090"})
+	if err != nil || m.GPUModel != "RTX 4090" {
+		t.Errorf("%+v, %v", m, err)
+	}
+	w.send("POST", "/v1/operator/grants", w.operator.token, `{"account_id":"`+w.ada.AccountID+`","amount":"1","valid_seconds":1,"gpu_model":"RTX 40900"}`).want(t, 422, "gpu_model_not_found")
+	w.send("POST", "/v1/operator/coupons", w.operator.token, `{"rule":"ALL 10%","valid_seconds":1}`).want(t, 422, "coupon_share")
+	w.send("POST", "/v1/operator/coupons", w.operator.token, `{"rule":"ALL 101% upto=1.00USD","valid_seconds":1}`).want(t, 422, "invalid_coupon")
+}
