@@ -181,12 +181,8 @@ func (s *Service) SignIn(ctx context.Context, email, password, totp string) (Ses
 			return Session{}, fmt.Errorf("sign in: %w", err)
 		}
 	}
-	now := s.clock()
-	session := Session{
-		ID: ident.New(ident.Session), UserID: u.ID, AccountID: u.AccountID, Token: sessionPrefix + randomText(bearerRandom), IP: OriginFrom(ctx).IP,
-		CreatedAt: store.Time(store.Micros(now)), ExpiresAt: store.Time(store.Micros(now.Add(s.cfg.SessionLifetime))),
-	}
-	err = s.db.Update(ctx, func(ctx context.Context, tx *store.Tx) error {
+	var session Session
+	err = s.db.Update(ctx, func(ctx context.Context, tx *store.Tx) (err error) {
 		if u.TOTP {
 			// Two sign-ins with one code race to here; one of them wins.
 			n, err := tx.Exec(ctx, `UPDATE users SET totp_step = ? WHERE id = ? AND totp_step < ?`, step, u.ID, step)
@@ -202,17 +198,8 @@ func (s *Service) SignIn(ctx context.Context, email, password, totp string) (Ses
 				return err
 			}
 		}
-		if _, err := tx.Exec(ctx, `INSERT INTO sessions (id, hash, user_id, ip, created_at, expires_at) VALUES (?, ?, ?, ?, ?, ?)`,
-			session.ID, hashBearer(session.Token), u.ID, session.IP, store.Micros(session.CreatedAt), store.Micros(session.ExpiresAt)); err != nil {
-			return err
-		}
-		if session.IP != "" {
-			if _, err := tx.Exec(ctx, `INSERT INTO sign_in_addresses (user_id, network, last_at) VALUES (?, ?, ?)
-				ON CONFLICT (user_id, network) DO UPDATE SET last_at = excluded.last_at`, u.ID, network(session.IP), store.Micros(now)); err != nil {
-				return err
-			}
-		}
-		return s.Audit(ctx, tx, Principal{UserID: u.ID, AccountID: u.AccountID, KeyID: session.ID}, "session.create", session.ID, nil)
+		session, err = s.beginSession(ctx, tx, u, "password")
+		return err
 	})
 	if err != nil {
 		return Session{}, fmt.Errorf("sign in: %w", err)
@@ -220,6 +207,26 @@ func (s *Service) SignIn(ctx context.Context, email, password, totp string) (Ses
 	s.unthrottle(ctx, email)
 	s.perCode.Reset(u.ID)
 	return session, nil
+}
+
+// beginSession makes a session for a user who has shown who he is, by the given means.
+func (s *Service) beginSession(ctx context.Context, tx *store.Tx, u User, by string) (Session, error) {
+	now := s.clock()
+	session := Session{
+		ID: ident.New(ident.Session), UserID: u.ID, AccountID: u.AccountID, Token: sessionPrefix + randomText(bearerRandom), IP: OriginFrom(ctx).IP,
+		CreatedAt: store.Time(store.Micros(now)), ExpiresAt: store.Time(store.Micros(now.Add(s.cfg.SessionLifetime))),
+	}
+	if _, err := tx.Exec(ctx, `INSERT INTO sessions (id, hash, user_id, ip, created_at, expires_at) VALUES (?, ?, ?, ?, ?, ?)`,
+		session.ID, hashBearer(session.Token), u.ID, session.IP, store.Micros(session.CreatedAt), store.Micros(session.ExpiresAt)); err != nil {
+		return Session{}, err
+	}
+	if session.IP != "" {
+		if _, err := tx.Exec(ctx, `INSERT INTO sign_in_addresses (user_id, network, last_at) VALUES (?, ?, ?)
+			ON CONFLICT (user_id, network) DO UPDATE SET last_at = excluded.last_at`, u.ID, network(session.IP), store.Micros(now)); err != nil {
+			return Session{}, err
+		}
+	}
+	return session, s.Audit(ctx, tx, Principal{UserID: u.ID, AccountID: u.AccountID, KeyID: session.ID}, "session.create", session.ID, map[string]string{"by": by})
 }
 
 var (

@@ -57,6 +57,9 @@ const (
 
 	Budget      Kind = "bg"
 	PriceChange Kind = "pc"
+
+	Invitation Kind = "iv"
+	Passkey    Kind = "pk"
 )
 
 var encoding = base32.NewEncoding("0123456789abcdefghjkmnpqrstvwxyz").WithPadding(base32.NoPadding)
