@@ -66,6 +66,7 @@ func TestTheConsoleInABrowser(t *testing.T) {
 	}
 	u := newTenant(t, c, "renter", "100")
 	l := u.rent(t, "stage")
+	c.operator.must(t, "host", "reserve", l.HostID, "--terms", "1=10% 3=20%", "--all-upfront", "500")
 	u.inside(t, "stage", `cd /data && mkdir -p folder && ln -s folder link && echo x > '<img src=x onerror=hacked=1>.txt' && echo x > "$(printf 'a\342\200\256txt.sh')"`)
 	u.inside(t, "stage", "cat > /data/hostile.sh <<'END'\n"+hostileScript+"END\nchmod 755 /data/hostile.sh")
 

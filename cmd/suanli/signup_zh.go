@@ -21,5 +21,13 @@ func init() {
 		"sign_up_closed":       "此云不开放注册",
 		"sign_up_throttled":    "来自该网络的注册尝试过多",
 		"invitation_not_found": "没有这个邀请",
+		"passkeys_off":         "此云没有可用于通行密钥的域名",
+		"passkey_invalid":      "通行密钥未被接受",
+		"passkey_required":     "该用户仅用通行密钥登录",
+		"passkey_exists":       "该通行密钥已添加",
+		"passkey_limit":        "通行密钥数量已达上限",
+		"passkey_needed":       "您还没有通行密钥",
+		"passkey_not_found":    "您没有这个通行密钥",
+		"last_passkey":         "这是您最后一个通行密钥",
 	})
 }

@@ -112,7 +112,7 @@ func (s *Service) unthrottle(ctx context.Context, who string) {
 
 // SignIn checks an e-mail address, a password and, where the user has a second
 // factor, a code, and returns a new session. Fault codes: invalid_credentials,
-// totp_required, totp_invalid, sign_in_throttled, user_disabled,
+// totp_required, totp_invalid, passkey_required, sign_in_throttled, user_disabled,
 // account_suspended.
 func (s *Service) SignIn(ctx context.Context, email, password, totp string) (Session, error) {
 	email = strings.ToLower(email)
@@ -126,11 +126,11 @@ func (s *Service) SignIn(ctx context.Context, email, password, totp string) (Ses
 	var phc, sealed string
 	var last, suspended int64
 	err := s.db.View(ctx, func(ctx context.Context, tx *store.Tx) (err error) {
-		row := tx.QueryRow(ctx, `SELECT u.id, u.account_id, u.role, u.operator, u.disabled, u.totp_enabled, u.password_hash, u.totp_secret, u.totp_step, a.suspended
+		row := tx.QueryRow(ctx, `SELECT u.id, u.account_id, u.role, u.operator, u.disabled, u.totp_enabled, u.password_hash, u.totp_secret, u.totp_step, a.suspended, u.passkey_only
 			FROM users u JOIN accounts a ON a.id = u.account_id WHERE u.email = ?`, email)
-		var operator, disabled, enabled int64
-		err = row.Scan(&u.ID, &u.AccountID, &u.Role, &operator, &disabled, &enabled, &phc, &sealed, &last, &suspended)
-		u.Operator, u.Disabled, u.TOTP = operator == 1, disabled == 1, enabled == 1
+		var operator, disabled, enabled, only int64
+		err = row.Scan(&u.ID, &u.AccountID, &u.Role, &operator, &disabled, &enabled, &phc, &sealed, &last, &suspended, &only)
+		u.Operator, u.Disabled, u.TOTP, u.PasskeyOnly = operator == 1, disabled == 1, enabled == 1, only == 1
 		return err
 	})
 	switch {
@@ -157,6 +157,9 @@ func (s *Service) SignIn(ctx context.Context, email, password, totp string) (Ses
 	}
 	if suspended == 1 {
 		return Session{}, errSuspended
+	}
+	if u.PasskeyOnly {
+		return Session{}, fault.New(fault.Unauthorized, "passkey_required", "this user signs in by passkey alone; use it, or have an owner of the account reset the second factor")
 	}
 	step := last
 	if u.TOTP {

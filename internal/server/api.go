@@ -74,6 +74,7 @@ func (a *API) subjects() {
 	a.registerSLA()
 	a.registerTrial()
 	a.registerSignUp()
+	a.registerPasskeys()
 	a.registerPayments()
 	a.registerNews()
 	a.registerBudgets()

@@ -157,7 +157,7 @@ func (c *Cloud) openServices(ctx context.Context, secret []byte) error {
 	if err != nil {
 		return err
 	}
-	if c.Accounts, err = account.New(account.Config{DB: c.DB, Secret: secret, Log: log}); err != nil {
+	if c.Accounts, err = account.New(account.Config{DB: c.DB, Secret: secret, Log: log, PublicURL: c.cfg.APIURL()}); err != nil {
 		return err
 	}
 	vault, err := account.NewVault(secret)

@@ -1,5 +1,6 @@
-import { Button, PasswordInput, PinInput, Stack, Text, TextInput } from "@mantine/core";
+import { Button, Divider, PasswordInput, PinInput, Stack, Text, TextInput } from "@mantine/core";
 import { useForm } from "@mantine/form";
+import { IconFingerprint } from "@tabler/icons-react";
 import { useMutation } from "@tanstack/react-query";
 import { useNavigate, useSearch } from "@tanstack/react-router";
 import { useEffect, useState } from "react";
@@ -9,6 +10,7 @@ import { session, useToken } from "../../session";
 import { ErrorPanel } from "../../ui/errors";
 import { TextLink } from "../../ui/TextLink";
 import { Frame } from "./entry/Frame";
+import { passkeysThere, signInByPasskey, turnedAway } from "./entry/passkey";
 import { useSignUpTerms } from "./entry/terms";
 
 /** Where somebody says who they are: by password, and a second factor if they have one. */
@@ -34,6 +36,7 @@ export function SignIn() {
       form.setFieldValue("totp", "");
     },
   });
+  const byPasskey = useMutation({ mutationFn: signInByPasskey, onSuccess: (s) => session.begin(s.token ?? "") });
   const asked = signIn.error instanceof ApiError && signIn.error.code === "totp_required";
 
   return (
@@ -56,6 +59,15 @@ export function SignIn() {
           </Button>
         </Stack>
       </form>
+      {passkeysThere() && (
+        <>
+          <Divider label={t("signin.or")} />
+          <Button variant="default" leftSection={<IconFingerprint size={18} />} loading={byPasskey.isPending} onClick={() => byPasskey.mutate()}>
+            {t("signin.passkey")}
+          </Button>
+          {byPasskey.error && (turnedAway(byPasskey.error) ? <Text size="sm" role="status">{t("passkey.turned_away")}</Text> : <ErrorPanel error={byPasskey.error} />)}
+        </>
+      )}
       {terms && terms.mode !== "closed" && (
         <Text size="sm" ta="center">
           {t("signin.new_here")} <TextLink to="/sign-up" size="sm">{t("signup.make")}</TextLink>
