@@ -75,6 +75,7 @@ func (a *API) subjects() {
 	a.registerTrial()
 	a.registerSignUp()
 	a.registerPasskeys()
+	a.registerOperatorMoney()
 	a.registerPayments()
 	a.registerNews()
 	a.registerBudgets()

@@ -1,4 +1,5 @@
 import { Alert, Badge, Button, Group, Progress, SegmentedControl, Skeleton, Stack, Switch, Text } from "@mantine/core";
+import { notifications } from "@mantine/notifications";
 import { useQuery } from "@tanstack/react-query";
 import { useParams } from "@tanstack/react-router";
 import { useState } from "react";
@@ -9,7 +10,7 @@ import { useAct } from "../../ui/act";
 import { ButtonLink } from "../../ui/ButtonLink";
 import { confirm } from "../../ui/confirm";
 import { DataTable, type Columns } from "../../ui/DataTable";
-import { ErrorPanel } from "../../ui/errors";
+import { ErrorPanel, useErrorText } from "../../ui/errors";
 import { Facts } from "../../ui/Facts";
 import { duration, money, Money, Time } from "../../ui/format";
 import { FormButton } from "../../ui/FormDialog";
@@ -114,8 +115,17 @@ function Renews({ reservation: r }: { reservation: Details }) {
 function End({ reservation: r }: { reservation: Details }) {
   const { t, i18n } = useTranslation();
   const end = useAct((agreed: string, key) => data(api.POST("/v1/reservations/{reservation_id}/cancel", { params: { path: { reservation_id: r.id }, header: once(key) }, body: { agreed_net: agreed } })), { keys: [["reservation"], ["reservations"], ["balance"]], done: t("reserve.ended") });
-  const e = r.if_ended_now;
+  const words = useErrorText();
   const ask = async () => {
+    // What it comes to grows by the hour: what is agreed to is what it is now.
+    let e: Details["if_ended_now"];
+    try {
+      e = (await data(api.GET("/v1/reservations/{reservation_id}", { params: { path: { reservation_id: r.id } } }))).if_ended_now;
+    } catch (error) {
+      const { title, text } = words(error);
+      notifications.show({ color: "red", title, message: text, autoClose: 15_000 });
+      return;
+    }
     const back = e?.net.startsWith("-");
     const text = !e || /^-?0*(\.0*)?$/.test(e.net) ? t("reserve.end.nothing") : t(back ? "reserve.end.back" : "reserve.end.pay", { amount: money(e.net.replace(/^-/, ""), r.currency, i18n.language), owed: money(e.owed, r.currency, i18n.language) });
     if (await confirm({ title: t("reserve.end.title", { name: r.name || r.id }), text: `${text} ${t("reserve.end.text")}`, action: t("reserve.end"), danger: true, type: r.name || undefined })) end.mutate(!e || back ? "0" : e.net);
