@@ -78,15 +78,16 @@ type UpdateAnyAccount struct {
 
 // User acts for an account.
 type User struct {
-	ID        string    `json:"id"`
-	AccountID string    `json:"account_id"`
-	Email     string    `json:"email"`
-	Name      string    `json:"name"`
-	Role      string    `json:"role" enum:"owner,admin,member,billing,viewer"`
-	Operator  bool      `json:"operator"`
-	Disabled  bool      `json:"disabled"`
-	TOTP      bool      `json:"totp" doc:"A second factor is asked for"`
-	CreatedAt time.Time `json:"created_at"`
+	ID          string    `json:"id"`
+	AccountID   string    `json:"account_id"`
+	Email       string    `json:"email"`
+	Name        string    `json:"name"`
+	Role        string    `json:"role" enum:"owner,admin,member,billing,viewer"`
+	Operator    bool      `json:"operator"`
+	Disabled    bool      `json:"disabled"`
+	TOTP        bool      `json:"totp" doc:"A second factor is asked for"`
+	PasskeyOnly bool      `json:"passkey_only" doc:"The password does not sign in"`
+	CreatedAt   time.Time `json:"created_at"`
 }
 
 // CreateUser is a new user of the caller's account.
@@ -105,7 +106,7 @@ type UpdateUser struct {
 	Disabled  *bool   `json:"disabled,omitempty"`
 	Operator  *bool   `json:"operator,omitempty"`
 	Password  *string `json:"password,omitempty" maxLength:"256" doc:"For a user who forgot it; ends the user's sessions"`
-	ResetTOTP bool    `json:"reset_totp,omitempty" doc:"For a user who lost the device"`
+	ResetTOTP bool    `json:"reset_totp,omitempty" doc:"For a user who lost the device; removes the passkeys, too"`
 }
 
 // ChangePassword replaces one's own password.

@@ -57,7 +57,8 @@ echo hostile is over
 func TestTheConsoleInABrowser(t *testing.T) {
 	t.Parallel()
 	chromium := needBrowser(t)
-	c := ownCloud(t, "8x4090", "--minimum-seconds", "1")
+	mail, postOffice := newMailbox(t)
+	c := ownCloud(t, "8x4090", "--minimum-seconds", "1", "--sign-up", "open", "--smtp-address", postOffice, "--smtp-security", "none", "--smtp-from", "cloud@example.test", "--trial-amount", "10")
 	if res, err := http.Get("http://" + c.api + "/console/"); err != nil {
 		t.Fatal(err)
 	} else if res.Body.Close(); res.StatusCode != http.StatusOK {
@@ -65,10 +66,13 @@ func TestTheConsoleInABrowser(t *testing.T) {
 	}
 	u := newTenant(t, c, "renter", "100")
 	l := u.rent(t, "stage")
+	c.operator.must(t, "host", "reserve", l.HostID, "--terms", "1=10% 3=20%", "--all-upfront", "500")
 	u.inside(t, "stage", `cd /data && mkdir -p folder && ln -s folder link && echo x > '<img src=x onerror=hacked=1>.txt' && echo x > "$(printf 'a\342\200\256txt.sh')"`)
 	u.inside(t, "stage", "cat > /data/hostile.sh <<'END'\n"+hostileScript+"END\nchmod 755 /data/hostile.sh")
 
-	control := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	helpers := http.NewServeMux()
+	helpers.HandleFunc("GET /code", mail.serveCode)
+	helpers.HandleFunc("POST /restart", func(w http.ResponseWriter, _ *http.Request) {
 		err := c.server.end(syscall.SIGTERM)
 		if err == nil {
 			err = c.startServer()
@@ -78,7 +82,8 @@ func TestTheConsoleInABrowser(t *testing.T) {
 			return
 		}
 		w.WriteHeader(http.StatusNoContent)
-	}))
+	})
+	control := httptest.NewServer(helpers)
 	defer control.Close()
 	// Pictures of failures, and of all pages, are kept to be looked at.
 	out := os.Getenv("SUANLI_TEST_ARTIFACTS")

@@ -187,6 +187,7 @@ func accountCommand() *cobra.Command {
 	create.Flags().StringVar(&in.TimeZone, "time-zone", "", tr("IANA time zone, such as Asia/Shanghai"))
 	create.Flags().StringVar(&passwordFile, "password-file", "", tr("file with the password; - for standard input (asked for if left out)"))
 	cmd.AddCommand(show, list, create, grantCommand(), creditLimitCommand(), grantsCommand())
+	cmd.AddCommand(invitationCommands()...)
 	return cmd
 }
 

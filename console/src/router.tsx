@@ -20,6 +20,12 @@ const signIn = createRoute({
   component: lazyRouteComponent(() => import("./pages/account/SignIn"), "SignIn"),
 });
 
+const signUp = createRoute({
+  getParentRoute: () => root,
+  path: "/sign-up",
+  component: lazyRouteComponent(() => import("./pages/account/SignUp"), "SignUp"),
+});
+
 /** What only somebody who is signed in sees. */
 export const inside = createRoute({
   getParentRoute: () => root,
@@ -41,7 +47,7 @@ const home = createRoute({
 
 export function makeRouter(queries: QueryClient) {
   return createRouter({
-    routeTree: root.addChildren([signIn, inside.addChildren([home, ...rentRoutes(inside), ...liveRoutes(inside), ...hostRoutes(inside), ...operateRoutes(inside), ...accountRoutes(inside)])]),
+    routeTree: root.addChildren([signIn, signUp, inside.addChildren([home, ...rentRoutes(inside), ...liveRoutes(inside), ...hostRoutes(inside), ...operateRoutes(inside), ...accountRoutes(inside)])]),
     basepath: "/console",
     context: { queries },
     defaultPreload: "intent",

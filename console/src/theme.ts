@@ -1,4 +1,4 @@
-import { createTheme, type MantineColorsTuple } from "@mantine/core";
+import { createTheme, Modal, type MantineColorsTuple } from "@mantine/core";
 
 // Shades of the brand's teal; the sixth is what buttons have, and has a contrast of
 // at least 4.5 to white.
@@ -15,4 +15,8 @@ export const theme = createTheme({
   respectReducedMotion: true,
   focusRing: "auto",
   autoContrast: true,
+  components: {
+    // The page has a banner of its own.
+    Modal: Modal.extend({ defaultProps: { attributes: { header: { role: "presentation" } } } }),
+  },
 });

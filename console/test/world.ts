@@ -12,7 +12,7 @@ export const world = {
   email: need("SUANLI_EMAIL"),
   password: need("SUANLI_PASSWORD"),
   lease: need("SUANLI_LEASE"), // runs all the time
-  control: need("SUANLI_CONTROL"), // the address that restarts the server
+  control: need("SUANLI_CONTROL"), // the address that restarts the server and tells what was mailed
   out: need("SUANLI_OUT"),
   all: process.env.SUANLI_TEST_CONSOLE === "all", // and not only what each change is checked by
 };
@@ -50,6 +50,13 @@ export async function tokenOf(request: APIRequestContext): Promise<string> {
   const answer = await request.post("/v1/sessions", { data: { email: world.email, password: world.password } });
   expect(answer.status(), await answer.text()).toBeLessThan(300);
   return ((await answer.json()) as { token: string }).token;
+}
+
+/** The code that the cloud mailed to an address. */
+export async function mailedCode(request: APIRequestContext, to: string): Promise<string> {
+  const answer = await request.get(`${world.control}/code?to=${encodeURIComponent(to)}`);
+  expect(answer.status(), `what was mailed to ${to}`).toBe(200);
+  return answer.text();
 }
 
 /** Opens a page of the console as somebody who is signed in. */

@@ -105,7 +105,7 @@ func newCloud(t *testing.T, address string) *cloud {
 	}
 	t.Cleanup(func() { db.Close() })
 	c := &cloud{t: t, now: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)}
-	c.Service, err = New(Config{DB: db, Clock: c.clock, Secret: bytes.Repeat([]byte{1}, 32), PasswordCost: PasswordCost{8, 1, 1}})
+	c.Service, err = New(Config{DB: db, Clock: c.clock, Secret: bytes.Repeat([]byte{1}, 32), PublicURL: testURL, PasswordCost: PasswordCost{8, 1, 1}})
 	if err == nil {
 		err = c.Migrate(ctx)
 	}

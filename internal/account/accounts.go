@@ -116,9 +116,8 @@ func (s *Service) credentials(ctx context.Context, email, password string) (phc,
 	return phc, normal, err
 }
 
-// CreateAccount makes an account with its owner. It is an operator's act; the
-// edge has checked that p is one.
-func (s *Service) CreateAccount(ctx context.Context, p Principal, c CreateAccount) (Account, User, error) {
+// check fills in what is left out, and refuses what no account can have.
+func (c *CreateAccount) check() error {
 	if c.Currency == "" {
 		c.Currency = money.USD
 	}
@@ -126,13 +125,19 @@ func (s *Service) CreateAccount(ctx context.Context, p Principal, c CreateAccoun
 		c.TimeZone = "UTC"
 	}
 	if err := checkName(c.Name, "body.name"); err != nil {
-		return Account{}, User{}, err
+		return err
 	}
 	if !c.Currency.Valid() {
-		return Account{}, User{}, fault.New(fault.Invalid, "currency_invalid",
+		return fault.New(fault.Invalid, "currency_invalid",
 			"the currency %q is not kept here; choose USD or CNY", c.Currency).At("body.currency")
 	}
-	if err := checkTimeZone(c.TimeZone); err != nil {
+	return checkTimeZone(c.TimeZone)
+}
+
+// CreateAccount makes an account with its owner. It is an operator's act; the
+// edge has checked that p is one.
+func (s *Service) CreateAccount(ctx context.Context, p Principal, c CreateAccount) (Account, User, error) {
+	if err := c.check(); err != nil {
 		return Account{}, User{}, err
 	}
 	phc, email, err := s.credentials(ctx, c.Email, c.Password)
@@ -148,6 +153,60 @@ func (s *Service) CreateAccount(ctx context.Context, p Principal, c CreateAccoun
 		return Account{}, User{}, fmt.Errorf("create account: %w", err)
 	}
 	return a, u, nil
+}
+
+// CheckSignUp refuses what SignUp would refuse of itself, before the code of somebody
+// who signs up is spent on it.
+func (s *Service) CheckSignUp(c CreateAccount) error {
+	if err := c.check(); err != nil {
+		return err
+	}
+	email, err := normalEmail(c.Email)
+	if err != nil {
+		return err
+	}
+	return checkPassword(c.Password, email)
+}
+
+// NormalEmail returns an e-mail address as users have it, or a fault "email_invalid".
+func NormalEmail(email string) (string, error) { return normalEmail(email) }
+
+// EmailTaken reports whether a user has the address, which NormalEmail returned. It is
+// for who tells the address's owner, and nobody else.
+func (s *Service) EmailTaken(ctx context.Context, tx *store.Tx, email string) (bool, error) {
+	var n int64
+	err := tx.QueryRow(ctx, `SELECT COUNT(*) FROM users WHERE email = ?`, email).Scan(&n)
+	return n > 0, err
+}
+
+// SignUp makes an account for somebody who has proven to own the e-mail address, and
+// signs its owner in. The proof is the caller's: proven is called in the transaction,
+// and its error ends it.
+func (s *Service) SignUp(ctx context.Context, c CreateAccount, proven func(ctx context.Context, tx *store.Tx, u User) error) (Session, error) {
+	if err := c.check(); err != nil {
+		return Session{}, err
+	}
+	phc, email, err := s.credentials(ctx, c.Email, c.Password)
+	if err != nil {
+		return Session{}, err
+	}
+	var session Session
+	err = s.db.Update(ctx, func(ctx context.Context, tx *store.Tx) (err error) {
+		a := Account{Name: c.Name, Currency: c.Currency, TimeZone: c.TimeZone, Quota: s.cfg.DefaultQuota}
+		u := User{Email: email, Name: email, Role: Owner}
+		if err := s.insertAccount(ctx, tx, Principal{}, &a, &u, phc); err != nil {
+			return err
+		}
+		if err := proven(ctx, tx, u); err != nil {
+			return err
+		}
+		session, err = s.beginSession(ctx, tx, u, "sign-up")
+		return err
+	})
+	if err != nil {
+		return Session{}, fmt.Errorf("sign up: %w", err)
+	}
+	return session, nil
 }
 
 func (s *Service) insertAccount(ctx context.Context, tx *store.Tx, p Principal, a *Account, u *User, phc string) error {

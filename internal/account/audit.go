@@ -17,6 +17,10 @@ type Origin struct {
 	RequestID string
 }
 
+// Network is what counts as one place of origin: an IPv4 address, or the /64 of an IPv6
+// customer.
+func (o Origin) Network() string { return network(o.IP) }
+
 type originKey struct{}
 
 // WithOrigin returns ctx carrying o.

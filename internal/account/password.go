@@ -26,8 +26,11 @@ type PasswordCost struct {
 // for argon2id: 19 MiB, two passes, one lane.
 var defaultCost = PasswordCost{MemoryKiB: 19 * 1024, Passes: 2, Lanes: 1}
 
+// MinPasswordCharacters is how short a password can be.
+const MinPasswordCharacters = 10
+
 const (
-	minPassword = 10  // characters
+	minPassword = MinPasswordCharacters
 	maxPassword = 256 // bytes; longer ones only cost us time
 )
 

@@ -10,6 +10,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/go-webauthn/webauthn/webauthn"
+
 	"suanli.dev/internal/ratelimit"
 	"suanli.dev/internal/store"
 )
@@ -33,6 +35,9 @@ type Config struct {
 	// Sweep is how often Run deletes expired sessions and writes down when keys
 	// were last used; 0: a minute.
 	Sweep time.Duration
+	// PublicURL is where people reach the console: passkeys are bound to its host name.
+	// Empty, or with an address for a host: there are none.
+	PublicURL string
 	// PasswordCost is the work of hashing a password; zero: what OWASP advises.
 	PasswordCost PasswordCost
 }
@@ -53,6 +58,7 @@ type Service struct {
 	perEmail *ratelimit.Limiter
 	perIP    *ratelimit.Limiter
 	perCode  *ratelimit.Limiter
+	passkeys *webauthn.WebAuthn // nil: there are none
 
 	mu       sync.Mutex
 	cache    map[string]cached // by hash of the bearer
@@ -117,6 +123,9 @@ func New(cfg Config) (*Service, error) {
 		perIP:    ratelimit.New(ratelimit.Rate{Every: 2 * time.Second, Burst: 60}, cfg.Clock, 50_000),
 		cache:    map[string]cached{}, lastUsed: map[string]time.Time{},
 	}
+	if s.passkeys, err = relyingParty(cfg.PublicURL); err != nil {
+		return nil, fmt.Errorf("account service: passkeys at %s: %w", cfg.PublicURL, err)
+	}
 	s.decoy = hashPassword(randomText(20), cost)
 	return s, nil
 }
@@ -158,6 +167,9 @@ func (s *Service) sweep(ctx context.Context) error {
 	s.mu.Unlock()
 	err := s.db.Update(ctx, func(ctx context.Context, tx *store.Tx) error {
 		if _, err := tx.Exec(ctx, `DELETE FROM sessions WHERE expires_at <= ?`, store.Micros(s.clock())); err != nil {
+			return err
+		}
+		if _, err := tx.Exec(ctx, `DELETE FROM passkey_ceremonies WHERE expires_at <= ?`, store.Micros(s.clock())); err != nil {
 			return err
 		}
 		if _, err := tx.Exec(ctx, `DELETE FROM sign_in_addresses WHERE last_at <= ?`, store.Micros(s.clock().Add(-addressKept))); err != nil {

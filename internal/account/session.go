@@ -112,7 +112,7 @@ func (s *Service) unthrottle(ctx context.Context, who string) {
 
 // SignIn checks an e-mail address, a password and, where the user has a second
 // factor, a code, and returns a new session. Fault codes: invalid_credentials,
-// totp_required, totp_invalid, sign_in_throttled, user_disabled,
+// totp_required, totp_invalid, passkey_required, sign_in_throttled, user_disabled,
 // account_suspended.
 func (s *Service) SignIn(ctx context.Context, email, password, totp string) (Session, error) {
 	email = strings.ToLower(email)
@@ -126,11 +126,11 @@ func (s *Service) SignIn(ctx context.Context, email, password, totp string) (Ses
 	var phc, sealed string
 	var last, suspended int64
 	err := s.db.View(ctx, func(ctx context.Context, tx *store.Tx) (err error) {
-		row := tx.QueryRow(ctx, `SELECT u.id, u.account_id, u.role, u.operator, u.disabled, u.totp_enabled, u.password_hash, u.totp_secret, u.totp_step, a.suspended
+		row := tx.QueryRow(ctx, `SELECT u.id, u.account_id, u.role, u.operator, u.disabled, u.totp_enabled, u.password_hash, u.totp_secret, u.totp_step, a.suspended, u.passkey_only
 			FROM users u JOIN accounts a ON a.id = u.account_id WHERE u.email = ?`, email)
-		var operator, disabled, enabled int64
-		err = row.Scan(&u.ID, &u.AccountID, &u.Role, &operator, &disabled, &enabled, &phc, &sealed, &last, &suspended)
-		u.Operator, u.Disabled, u.TOTP = operator == 1, disabled == 1, enabled == 1
+		var operator, disabled, enabled, only int64
+		err = row.Scan(&u.ID, &u.AccountID, &u.Role, &operator, &disabled, &enabled, &phc, &sealed, &last, &suspended, &only)
+		u.Operator, u.Disabled, u.TOTP, u.PasskeyOnly = operator == 1, disabled == 1, enabled == 1, only == 1
 		return err
 	})
 	switch {
@@ -158,6 +158,9 @@ func (s *Service) SignIn(ctx context.Context, email, password, totp string) (Ses
 	if suspended == 1 {
 		return Session{}, errSuspended
 	}
+	if u.PasskeyOnly {
+		return Session{}, fault.New(fault.Unauthorized, "passkey_required", "this user signs in by passkey alone; use it, or have an owner of the account reset the second factor")
+	}
 	step := last
 	if u.TOTP {
 		if totp == "" {
@@ -181,12 +184,8 @@ func (s *Service) SignIn(ctx context.Context, email, password, totp string) (Ses
 			return Session{}, fmt.Errorf("sign in: %w", err)
 		}
 	}
-	now := s.clock()
-	session := Session{
-		ID: ident.New(ident.Session), UserID: u.ID, AccountID: u.AccountID, Token: sessionPrefix + randomText(bearerRandom), IP: OriginFrom(ctx).IP,
-		CreatedAt: store.Time(store.Micros(now)), ExpiresAt: store.Time(store.Micros(now.Add(s.cfg.SessionLifetime))),
-	}
-	err = s.db.Update(ctx, func(ctx context.Context, tx *store.Tx) error {
+	var session Session
+	err = s.db.Update(ctx, func(ctx context.Context, tx *store.Tx) (err error) {
 		if u.TOTP {
 			// Two sign-ins with one code race to here; one of them wins.
 			n, err := tx.Exec(ctx, `UPDATE users SET totp_step = ? WHERE id = ? AND totp_step < ?`, step, u.ID, step)
@@ -202,17 +201,8 @@ func (s *Service) SignIn(ctx context.Context, email, password, totp string) (Ses
 				return err
 			}
 		}
-		if _, err := tx.Exec(ctx, `INSERT INTO sessions (id, hash, user_id, ip, created_at, expires_at) VALUES (?, ?, ?, ?, ?, ?)`,
-			session.ID, hashBearer(session.Token), u.ID, session.IP, store.Micros(session.CreatedAt), store.Micros(session.ExpiresAt)); err != nil {
-			return err
-		}
-		if session.IP != "" {
-			if _, err := tx.Exec(ctx, `INSERT INTO sign_in_addresses (user_id, network, last_at) VALUES (?, ?, ?)
-				ON CONFLICT (user_id, network) DO UPDATE SET last_at = excluded.last_at`, u.ID, network(session.IP), store.Micros(now)); err != nil {
-				return err
-			}
-		}
-		return s.Audit(ctx, tx, Principal{UserID: u.ID, AccountID: u.AccountID, KeyID: session.ID}, "session.create", session.ID, nil)
+		session, err = s.beginSession(ctx, tx, u, "password")
+		return err
 	})
 	if err != nil {
 		return Session{}, fmt.Errorf("sign in: %w", err)
@@ -220,6 +210,26 @@ func (s *Service) SignIn(ctx context.Context, email, password, totp string) (Ses
 	s.unthrottle(ctx, email)
 	s.perCode.Reset(u.ID)
 	return session, nil
+}
+
+// beginSession makes a session for a user who has shown who he is, by the given means.
+func (s *Service) beginSession(ctx context.Context, tx *store.Tx, u User, by string) (Session, error) {
+	now := s.clock()
+	session := Session{
+		ID: ident.New(ident.Session), UserID: u.ID, AccountID: u.AccountID, Token: sessionPrefix + randomText(bearerRandom), IP: OriginFrom(ctx).IP,
+		CreatedAt: store.Time(store.Micros(now)), ExpiresAt: store.Time(store.Micros(now.Add(s.cfg.SessionLifetime))),
+	}
+	if _, err := tx.Exec(ctx, `INSERT INTO sessions (id, hash, user_id, ip, created_at, expires_at) VALUES (?, ?, ?, ?, ?, ?)`,
+		session.ID, hashBearer(session.Token), u.ID, session.IP, store.Micros(session.CreatedAt), store.Micros(session.ExpiresAt)); err != nil {
+		return Session{}, err
+	}
+	if session.IP != "" {
+		if _, err := tx.Exec(ctx, `INSERT INTO sign_in_addresses (user_id, network, last_at) VALUES (?, ?, ?)
+			ON CONFLICT (user_id, network) DO UPDATE SET last_at = excluded.last_at`, u.ID, network(session.IP), store.Micros(now)); err != nil {
+			return Session{}, err
+		}
+	}
+	return session, s.Audit(ctx, tx, Principal{UserID: u.ID, AccountID: u.AccountID, KeyID: session.ID}, "session.create", session.ID, map[string]string{"by": by})
 }
 
 var (

@@ -23,7 +23,9 @@ type User struct {
 	Operator  bool
 	Disabled  bool
 	TOTP      bool // a second factor is asked for
-	CreatedAt time.Time
+	// PasskeyOnly users do not sign in by their password.
+	PasskeyOnly bool
+	CreatedAt   time.Time
 }
 
 // CreateUser is a new user of p's account.
@@ -42,7 +44,7 @@ type UpdateUser struct {
 	Disabled  *bool
 	Operator  *bool
 	Password  *string // for one who forgot it; ends the user's sessions
-	ResetTOTP bool    // for one who lost the device
+	ResetTOTP bool    // for one who lost the device: also removes the passkeys
 }
 
 // Roles are all roles, most powerful first.
@@ -86,12 +88,13 @@ func normalEmail(email string) (string, error) {
 	return strings.ToLower(email), nil
 }
 
-const userColumns = `id, account_id, email, name, role, operator, disabled, totp_enabled, created_at`
+const userColumns = `id, account_id, email, name, role, operator, disabled, totp_enabled, passkey_only, created_at`
 
 func scanUser(row scanner) (User, error) {
 	var u User
-	var operator, disabled, totp, created int64
-	err := row.Scan(&u.ID, &u.AccountID, &u.Email, &u.Name, &u.Role, &operator, &disabled, &totp, &created)
+	var operator, disabled, totp, only, created int64
+	err := row.Scan(&u.ID, &u.AccountID, &u.Email, &u.Name, &u.Role, &operator, &disabled, &totp, &only, &created)
+	u.PasskeyOnly = only == 1
 	u.Operator, u.Disabled, u.TOTP, u.CreatedAt = operator == 1, disabled == 1, totp == 1, store.Time(created)
 	return u, err
 }
@@ -227,10 +230,13 @@ func (s *Service) UpdateUser(ctx context.Context, p Principal, id string, c Upda
 			return err
 		}
 		if c.ResetTOTP {
-			u.TOTP = false
+			u.TOTP, u.PasskeyOnly = false, false
+			if _, err := tx.Exec(ctx, `DELETE FROM passkeys WHERE user_id = ?`, id); err != nil {
+				return err
+			}
 		}
-		if _, err := tx.Exec(ctx, `UPDATE users SET name = ?, role = ?, operator = ?, disabled = ?, totp_enabled = ? WHERE id = ?`,
-			u.Name, string(u.Role), flag(u.Operator), flag(u.Disabled), flag(u.TOTP), id); err != nil {
+		if _, err := tx.Exec(ctx, `UPDATE users SET name = ?, role = ?, operator = ?, disabled = ?, totp_enabled = ?, passkey_only = ? WHERE id = ?`,
+			u.Name, string(u.Role), flag(u.Operator), flag(u.Disabled), flag(u.TOTP), flag(u.PasskeyOnly), id); err != nil {
 			return err
 		}
 		if phc != "" {

@@ -68,6 +68,7 @@ var chinese = map[string]string{
 	"trial_max_gpus":                    "仅有试用、从未付款的账户可同时使用的 GPU 数；0 表示与其他账户相同。",
 	"trial_egress_ports":                "此类账户的实例可访问的外部端口，用逗号分隔；留空表示不限。",
 	"trials_per_network":                "一个网络（IPv4 /24 或 IPv6 /48）在 30 天内可开始的试用次数；0 表示不限。",
+	"sign_up":                           "谁可以不经运营者自行创建账户：所有人（open）、邮箱受运营者邀请者（invited）或无人（closed）。除 closed 外均需设置 smtp_address。",
 	"smtp_address":                      "发送邮件的服务器的 HOST:PORT；留空则不发送邮件。",
 	"smtp_security":                     "到 smtp_address 的邮件如何加密：starttls、tls（从首字节起加密）或 none。",
 	"smtp_user":                         "登录 smtp_address 的用户名；留空则不登录。",

@@ -71,8 +71,9 @@ type Config struct {
 	TrialAmount           money.Amount           // that a trial is worth; 0: none
 	TrialHours            int64
 	TrialMaxGPUs          int64
-	TrialEgressPorts      []int // empty: all
-	TrialsPerNetwork      int64 // in 30 days
+	TrialEgressPorts      []int  // empty: all
+	TrialsPerNetwork      int64  // in 30 days
+	SignUp                string // open, invited or closed
 	SMTPAddress           string
 	SMTPSecurity          string
 	SMTPUser              string
@@ -382,6 +383,7 @@ func settings() []Setting {
 				return strings.Trim(strings.ReplaceAll(fmt.Sprint(c.TrialEgressPorts), " ", ","), "[]")
 			}},
 		number("trials_per_network", "3", "Trials that a network (an IPv4 /24 or an IPv6 /48) may start in 30 days; 0: any number.", 0, 1_000_000, func(c *Config) *int64 { return &c.TrialsPerNetwork }),
+		text("sign_up", "closed", "Who makes an account without an operator: everybody (open), those whose address an operator has invited (invited), or nobody (closed). All but closed needs smtp_address.", func(c *Config) *string { return &c.SignUp }, oneOf("open", "invited", "closed")),
 		text("smtp_address", "", "HOST:PORT of the server by which the cloud sends mail; empty: it sends none.", func(c *Config) *string { return &c.SMTPAddress }, optional(address)),
 		text("smtp_security", "starttls", "How mail is encrypted on the way to smtp_address: starttls, tls from the first byte on, or none.", func(c *Config) *string { return &c.SMTPSecurity }, oneOf("starttls", "tls", "none")),
 		text("smtp_user", "", "User to sign in as at smtp_address; empty: without signing in.", func(c *Config) *string { return &c.SMTPUser }),

@@ -59,6 +59,9 @@ const (
 	PriceChange Kind = "pc"
 	PriceList   Kind = "pl" // an operator's, for accounts
 	Tiers       Kind = "vt" // of what a month's volume takes off
+
+	Invitation Kind = "iv"
+	Passkey    Kind = "pk"
 )
 
 var encoding = base32.NewEncoding("0123456789abcdefghjkmnpqrstvwxyz").WithPadding(base32.NoPadding)

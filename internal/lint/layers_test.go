@@ -68,6 +68,7 @@ var layers = map[string]rule{
 	"internal/notify":  {layer: service, only: []string{"internal/account", "internal/store", "internal/ident", "internal/fault", "internal/money", "internal/reach"}},
 	"internal/lease":   {layer: service, never: []string{"internal/ledger", "internal/market"}},
 	"internal/trial":   {layer: service, never: []string{"internal/lease", "internal/fleet", "internal/ledger"}},
+	"internal/signup":  {layer: service, only: []string{"internal/account", "internal/store", "internal/ident", "internal/fault", "internal/ratelimit"}},
 	"internal/market":  {layer: service, never: []string{"internal/ledger", "internal/billing", "internal/catalog", "internal/placement"}},
 
 	"internal/reservation": {layer: service, never: []string{"internal/ledger", "internal/lease", "internal/market", "internal/placement"}},

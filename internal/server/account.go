@@ -331,7 +331,7 @@ func accountJSON(a account.Account) api.Account {
 
 func userJSON(u account.User) api.User {
 	return api.User{ID: u.ID, AccountID: u.AccountID, Email: u.Email, Name: u.Name, Role: string(u.Role), Operator: u.Operator,
-		Disabled: u.Disabled, TOTP: u.TOTP, CreatedAt: u.CreatedAt}
+		Disabled: u.Disabled, TOTP: u.TOTP, PasskeyOnly: u.PasskeyOnly, CreatedAt: u.CreatedAt}
 }
 
 func apiKeyJSON(k account.APIKey) api.APIKey {

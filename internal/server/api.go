@@ -30,6 +30,7 @@ import (
 	"suanli.dev/internal/payment"
 	"suanli.dev/internal/ratelimit"
 	"suanli.dev/internal/reservation"
+	"suanli.dev/internal/signup"
 	"suanli.dev/internal/sla"
 	"suanli.dev/internal/store"
 	"suanli.dev/internal/trial"
@@ -51,6 +52,7 @@ type Services struct {
 	Market   *market.Service
 	Payments *payment.Service
 	Trials   *trial.Service
+	SignUps  *signup.Service
 	News     *notify.Service
 	Budgets  *budget.Service
 	// Reservations sells capacity for a term.
@@ -71,6 +73,9 @@ func (a *API) subjects() {
 	a.registerEarning()
 	a.registerSLA()
 	a.registerTrial()
+	a.registerSignUp()
+	a.registerPasskeys()
+	a.registerOperatorMoney()
 	a.registerPayments()
 	a.registerNews()
 	a.registerBudgets()

@@ -44,6 +44,7 @@ import (
 	"suanli.dev/internal/pricing"
 	"suanli.dev/internal/protocol"
 	"suanli.dev/internal/reservation"
+	"suanli.dev/internal/signup"
 	"suanli.dev/internal/sla"
 	"suanli.dev/internal/store"
 	"suanli.dev/internal/trial"
@@ -60,6 +61,7 @@ type Cloud struct {
 	Levels    *sla.Service
 	Market    *market.Service
 	Trials    *trial.Service
+	SignUps   *signup.Service
 	Payments  *payment.Service
 	News      *notify.Service
 	Reserve   *reservation.Service
@@ -155,7 +157,7 @@ func (c *Cloud) openServices(ctx context.Context, secret []byte) error {
 	if err != nil {
 		return err
 	}
-	if c.Accounts, err = account.New(account.Config{DB: c.DB, Secret: secret, Log: log}); err != nil {
+	if c.Accounts, err = account.New(account.Config{DB: c.DB, Secret: secret, Log: log, PublicURL: c.cfg.APIURL()}); err != nil {
 		return err
 	}
 	vault, err := account.NewVault(secret)
@@ -271,7 +273,17 @@ func (c *Cloud) openServices(ctx context.Context, secret []byte) error {
 	if err != nil {
 		return err
 	}
-	if c.Trials, err = openTrials(c, secret); err != nil {
+	send, err := openMail(cfg)
+	if err != nil {
+		return err
+	}
+	if c.Trials, err = openTrials(c, secret, send); err != nil {
+		return err
+	}
+	c.SignUps, err = signup.New(signup.Config{
+		DB: c.DB, Clock: c.clock, Secret: secret, Mode: signup.Mode(cfg.SignUp), Accounts: c.Accounts, Send: send, URL: cfg.APIURL() + "/console", Proven: c.Trials.Proven,
+	})
+	if err != nil {
 		return err
 	}
 	if c.Payments, err = c.openPayments(); err != nil {
@@ -294,10 +306,10 @@ func (c *Cloud) openServices(ctx context.Context, secret []byte) error {
 	metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	entrance := &Entrance{SSHAddress: c.sshIn.Addr().String(), SSHHostKey: strings.TrimSpace(sshLine(c.Authority)), AppURL: c.appURL, Open: c.openStream, Enter: c.enter}
 	c.http = New(Config{
-		Services: Services{Accounts: c.Accounts, Catalog: cat, Fleet: c.Fleet, Billing: c.Billing, Leases: c.Leases, Market: c.Market, Reservations: c.Reserve, Payments: c.Payments, Earnings: c.Earnings, Levels: c.Levels, News: c.News, Budgets: c.Budgets, Trials: c.Trials, Entrance: entrance},
+		Services: Services{Accounts: c.Accounts, Catalog: cat, Fleet: c.Fleet, Billing: c.Billing, Leases: c.Leases, Market: c.Market, Reservations: c.Reserve, Payments: c.Payments, Earnings: c.Earnings, Levels: c.Levels, News: c.News, Budgets: c.Budgets, Trials: c.Trials, SignUps: c.SignUps, Entrance: entrance},
 		DB:       c.DB, Log: log, Version: c.version, PublicURL: cfg.APIURL(), TrustedProxies: cfg.Proxies(), Metrics: metrics, Tracing: c.tracing,
 	})
-	for _, m := range []interface{ Migrate(context.Context) error }{c.Accounts, c.Ledger, c.Fleet, c.Billing, c.Leases, c.Market, c.Reserve, c.Earnings, c.Levels, c.News, c.Payments, c.Trials, c.Budgets, c.http} {
+	for _, m := range []interface{ Migrate(context.Context) error }{c.Accounts, c.Ledger, c.Fleet, c.Billing, c.Leases, c.Market, c.Reserve, c.Earnings, c.Levels, c.News, c.Payments, c.Trials, c.SignUps, c.Budgets, c.http} {
 		if err := m.Migrate(ctx); err != nil {
 			return err
 		}
@@ -311,28 +323,32 @@ func (c *Cloud) openServices(ctx context.Context, secret []byte) error {
 	return registerGauges(metrics, c)
 }
 
-// openTrials makes trials as the operator has set them, and the mail that they need.
-func openTrials(c *Cloud, secret []byte) (*trial.Service, error) {
+// openMail returns what sends mail as the operator has set it; nil: nothing does.
+func openMail(cfg *config.Config) (func(ctx context.Context, to, subject, text string) error, error) {
+	if cfg.SMTPAddress == "" {
+		return nil, nil
+	}
+	sender := &mail.Sender{Address: cfg.SMTPAddress, Security: cfg.SMTPSecurity, User: cfg.SMTPUser, From: cfg.SMTPFrom}
+	if cfg.SMTPPasswordFile != "" {
+		b, err := os.ReadFile(cfg.SMTPPasswordFile)
+		if err != nil {
+			return nil, fmt.Errorf("smtp_password_file: %w", err)
+		}
+		sender.Password = strings.TrimSpace(string(b))
+	}
+	return sender.Send, nil
+}
+
+// openTrials makes trials as the operator has set them.
+func openTrials(c *Cloud, secret []byte, send func(ctx context.Context, to, subject, text string) error) (*trial.Service, error) {
 	cfg := c.cfg
-	t := trial.Config{
-		DB: c.DB, Clock: c.clock, Secret: secret, Money: c.Billing, Accounts: c.Accounts,
+	return trial.New(trial.Config{
+		DB: c.DB, Clock: c.clock, Secret: secret, Money: c.Billing, Accounts: c.Accounts, Send: send,
 		Terms: trial.Terms{
 			Worth: cfg.TrialAmount, Currency: cfg.Currency, ValidFor: time.Duration(cfg.TrialHours) * time.Hour, MaxGPUs: int(cfg.TrialMaxGPUs),
 			EgressPorts: cfg.TrialEgressPorts, PerNetwork: int(cfg.TrialsPerNetwork),
 		},
-	}
-	if cfg.SMTPAddress != "" {
-		sender := &mail.Sender{Address: cfg.SMTPAddress, Security: cfg.SMTPSecurity, User: cfg.SMTPUser, From: cfg.SMTPFrom}
-		if cfg.SMTPPasswordFile != "" {
-			b, err := os.ReadFile(cfg.SMTPPasswordFile)
-			if err != nil {
-				return nil, fmt.Errorf("smtp_password_file: %w", err)
-			}
-			sender.Password = strings.TrimSpace(string(b))
-		}
-		t.Send = sender.Send
-	}
-	return trial.New(t)
+	})
 }
 
 // openPayments opens payments with the providers that are set up.

@@ -21,6 +21,7 @@ import (
 	"suanli.dev/internal/notify"
 	"suanli.dev/internal/payment"
 	"suanli.dev/internal/reservation"
+	"suanli.dev/internal/signup"
 	"suanli.dev/internal/sla"
 	"suanli.dev/internal/trial"
 )
@@ -46,7 +47,7 @@ func Document(version string) ([]byte, error) {
 func everything() Services {
 	return Services{
 		Accounts: &account.Service{}, Catalog: &catalog.Catalog{}, Fleet: &fleet.Service{}, Billing: &billing.Service{}, Earnings: &earning.Service{}, Levels: &sla.Service{},
-		Leases: &lease.Service{}, Market: &market.Service{}, Trials: &trial.Service{}, Reservations: &reservation.Service{}, News: &notify.Service{}, Budgets: &budget.Service{}, Payments: &payment.Service{}, Entrance: &Entrance{},
+		Leases: &lease.Service{}, Market: &market.Service{}, Trials: &trial.Service{}, SignUps: &signup.Service{}, Reservations: &reservation.Service{}, News: &notify.Service{}, Budgets: &budget.Service{}, Payments: &payment.Service{}, Entrance: &Entrance{},
 	}
 }
 

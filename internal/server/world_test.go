@@ -113,7 +113,7 @@ func newWorldOn(t *testing.T, address string, change ...func(*world, *Config)) *
 	}
 	w := &world{t: t, db: db, clock: &clock{now: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)}, log: &lockedBuffer{}}
 	w.accounts, err = account.New(account.Config{
-		DB: db, Clock: w.clock.Now, Secret: bytes.Repeat([]byte{7}, 32),
+		DB: db, Clock: w.clock.Now, Secret: bytes.Repeat([]byte{7}, 32), PublicURL: "https://cloud.example.com",
 		PasswordCost: account.PasswordCost{MemoryKiB: 8, Passes: 1, Lanes: 1}, // tests make many users
 		DefaultQuota: account.Quota{MaxLeases: 10_000, MaxGPUs: 10_000},       // and the walks many leases
 	})

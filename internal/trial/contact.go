@@ -162,3 +162,18 @@ func (s *Service) VerifyByHand(ctx context.Context, p account.Principal, account
 	}
 	return State{}, errors.Join(fault.New(fault.NotFound, "account_not_found", "there is no account %q with an owner", accountID))
 }
+
+// Proven notes that a user has proven to read the mail of his address by another way
+// than a code of SendCode: when he signed up. It is part of the caller's transaction.
+func (s *Service) Proven(ctx context.Context, tx *store.Tx, u account.User) error {
+	r, err := contactOf(ctx, tx, u)
+	if err != nil || r.verified != 0 {
+		return err
+	}
+	_, err = tx.Exec(ctx, `UPDATE trial_contacts SET contact = ?, code = '', verified_at = ? WHERE user_id = ?`,
+		s.contact(u.Email), store.Micros(s.cfg.Clock()), u.ID)
+	return err
+}
+
+// Terms returns what this cloud's trials are; they are worth 0 where there are none.
+func (s *Service) Terms() Terms { return s.cfg.Terms }

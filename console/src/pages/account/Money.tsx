@@ -3,6 +3,7 @@ import { useNavigate, useSearch } from "@tanstack/react-router";
 import { useTranslation } from "react-i18next";
 import { Page } from "../../ui/Page";
 import { Balance } from "./money/Balance";
+import { Budgets } from "./money/Budgets";
 import { Charges } from "./money/Charges";
 import { Export } from "./money/Export";
 import { Invoices } from "./money/Invoices";
@@ -10,7 +11,7 @@ import { Payments } from "./money/Payments";
 import { moneyTabs, type MoneySearch, type MoneyTab } from "./money/search";
 import { Statements } from "./money/Statements";
 
-const parts = { balance: Balance, charges: Charges, invoices: Invoices, statements: Statements, payments: Payments, export: Export };
+const parts = { balance: Balance, budgets: Budgets, charges: Charges, invoices: Invoices, statements: Statements, payments: Payments, export: Export };
 
 /** What the account has, spends and owes. */
 export function Money() {

@@ -2,6 +2,7 @@ import { Stack } from "@mantine/core";
 import { useTranslation } from "react-i18next";
 import { Page } from "../../ui/Page";
 import { Password } from "./settings/Password";
+import { Passkeys } from "./settings/Passkeys";
 import { Sessions } from "./settings/Sessions";
 import { SecondFactor } from "./settings/SecondFactor";
 
@@ -12,6 +13,7 @@ export function Security() {
     <Page title={t("security.title")} about={t("security.about")}>
       <Stack>
         <Password />
+        <Passkeys />
         <SecondFactor />
         <Sessions />
       </Stack>

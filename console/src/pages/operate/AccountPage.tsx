@@ -13,6 +13,7 @@ import { Money, Time } from "../../ui/format";
 import { Page } from "../../ui/Page";
 import { Section } from "../../ui/Section";
 import { AccountMoney } from "./AccountMoney";
+import { AccountGrants, AccountInvoices } from "./AccountPapers";
 import { Suspended, zones } from "./Accounts";
 import { Dues } from "./Dues";
 
@@ -68,6 +69,10 @@ export function AccountPage() {
         </Section>
         <Section title={t("op.money.title")} about={t("op.money.about")}>{a ? <AccountMoney account={a} /> : <Skeleton height={90} />}</Section>
       </SimpleGrid>
+      <SimpleGrid cols={{ base: 1, xl: 2 }}>
+        <AccountGrants accountId={accountId} />
+        <AccountInvoices accountId={accountId} />
+      </SimpleGrid>
       <Dues accountId={accountId} />
     </Page>
   );
@@ -77,6 +82,8 @@ function Changes({ account: a }: { account: Account }) {
   const { t } = useTranslation();
   const keys = [["operator", "accounts"]];
   const path = { params: { path: { account_id: a.id } } };
+  // What is written down already is what one changes.
+  const profile = useQuery({ queryKey: ["operator", "accounts", a.id, "profile"], queryFn: ({ signal }) => data(api.GET("/v1/operator/accounts/{account_id}/billing-profile", { ...path, signal })) }).data;
   const patch = (body: Schema["UpdateAnyAccount"]) => data(api.PATCH("/v1/operator/accounts/{account_id}", { ...path, body }));
   const suspend = useAct((suspended: boolean) => patch({ suspended }), { keys, done: t("done") });
   const ask = async () => {
@@ -97,20 +104,20 @@ function Changes({ account: a }: { account: Account }) {
         ]}
         run={(v) => patch({ name: v.name.trim(), time_zone: v.time_zone, max_leases: v.max_leases, max_gpus: v.max_gpus })}
       />
-      <FormButton
+      {profile && <FormButton
         title={t("op.profile.title")}
         about={t("op.profile.about")}
         action={t("action.save")}
         done={t("done")}
         keys={keys}
         fields={[
-          { name: "name", label: t("op.profile.name"), required: true, initial: a.name },
-          { name: "address", label: t("op.profile.address"), kind: "long" },
-          { name: "tax_number", label: t("op.profile.tax_number") },
-          { name: "jurisdiction", label: t("op.profile.jurisdiction"), help: t("op.profile.jurisdiction_about") },
+          { name: "name", label: t("op.profile.name"), required: true, initial: profile.name || a.name },
+          { name: "address", label: t("op.profile.address"), kind: "long", initial: profile.address ?? "" },
+          { name: "tax_number", label: t("op.profile.tax_number"), initial: profile.tax_number ?? "" },
+          { name: "jurisdiction", label: t("op.profile.jurisdiction"), help: t("op.profile.jurisdiction_about"), initial: profile.jurisdiction ?? "" },
         ]}
         run={(v) => data(api.PUT("/v1/operator/accounts/{account_id}/billing-profile", { ...path, body: { name: v.name.trim(), address: v.address || undefined, tax_number: v.tax_number || undefined, jurisdiction: v.jurisdiction || undefined } }))}
-      />
+      />}
       <Button color={a.suspended ? undefined : "red"} variant={a.suspended ? "filled" : "light"} loading={suspend.isPending} onClick={() => void ask()}>
         {t(a.suspended ? "op.account.resume" : "op.account.suspend")}
       </Button>

@@ -41,7 +41,7 @@ export function PaymentPage() {
               { name: t("payout.amount"), value: <Money amount={p.amount} currency={p.currency} /> },
               { name: t("op.payment.credited"), value: <Money amount={p.credited} currency={p.currency} /> },
               { name: t("op.payment.refunded"), value: <Money amount={p.refunded} currency={p.currency} /> },
-              { name: t("op.payment.provider"), value: `${p.provider}${p.reference ? ` · ${p.reference}` : ""}` },
+              { name: t("op.payment.provider"), value: `${t(`payment.by.${p.provider}`, { defaultValue: p.provider })}${p.reference ? ` · ${p.reference}` : ""}` },
               { name: t("op.created"), value: <Time at={p.created_at} /> },
             ]}
           />

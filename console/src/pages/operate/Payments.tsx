@@ -41,7 +41,7 @@ export function Payments() {
     { id: "amount", accessorFn: (p) => Number(p.amount), header: t("payout.amount"), cell: ({ row: { original: p } }) => <Money amount={p.amount} currency={p.currency} /> },
     { id: "credited", accessorFn: (p) => Number(p.credited), header: t("op.payment.credited"), cell: ({ row: { original: p } }) => <Money amount={p.credited} currency={p.currency} /> },
     { id: "account", accessorFn: (p) => p.account_id, header: t("host.owner"), cell: ({ row }) => <Copy text={row.original.account_id} /> },
-    { id: "provider", accessorFn: (p) => p.provider, header: t("op.payment.provider"), cell: ({ row }) => row.original.provider },
+    { id: "provider", accessorFn: (p) => p.provider, header: t("op.payment.provider"), cell: ({ row }) => t(`payment.by.${row.original.provider}`, { defaultValue: row.original.provider }) },
     {
       id: "attention",
       accessorFn: (p) => p.attention ?? "",

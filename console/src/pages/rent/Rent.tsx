@@ -13,6 +13,7 @@ import { ErrorPanel } from "../../ui/errors";
 import { mib, Money } from "../../ui/format";
 import { Page } from "../../ui/Page";
 import { Simulated } from "../../ui/simulated";
+import { TextLink } from "../../ui/TextLink";
 import { Keys } from "./order/Keys";
 import { optionKey, PlanCards } from "./order/PlanCards";
 import { QuoteTable } from "./order/QuoteTable";
@@ -216,6 +217,14 @@ export function Rent() {
                     ? void navigate({ to: "/spot", search: { model: o?.gpu_model, zone: o?.zone, gpus: o?.gpu_count, bid: true, template } })
                     : change(x.plan === "monthly" ? { plan: "monthly", term: x.term_months } : { plan: undefined, term: undefined })
                 }/>}
+              {comparison.data?.options.some((x) => x.plan === "reserved" && x.buyable) && (
+                <Text size="sm" mt="sm">
+                  {t("order.reserve")}{" "}
+                  <TextLink to="/reserve" search={{ offer: offerId }} size="sm">
+                    {t("order.reserve.link")}
+                  </TextLink>
+                </Text>
+              )}
               {plan === "monthly" && (
                 <Group mt="sm" align="flex-end">
                   <Switch label={t("order.renews")} {...form.getInputProps("renews", { type: "checkbox" })} />

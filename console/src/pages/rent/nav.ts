@@ -1,4 +1,4 @@
-import { IconChartLine, IconLayoutGrid, IconServer2, IconShoppingCart } from "@tabler/icons-react";
+import { IconCalendarDollar, IconChartLine, IconLayoutGrid, IconServer2, IconShoppingCart } from "@tabler/icons-react";
 import type { Place } from "../nav";
 
 export const rentNav: Place[] = [
@@ -6,4 +6,5 @@ export const rentNav: Place[] = [
   { to: "/templates", text: "nav.templates", icon: IconLayoutGrid, action: "market:read", keys: "nav.templates.keys" },
   { to: "/leases", text: "nav.leases", icon: IconServer2, action: "lease:read", keys: "nav.leases.keys" },
   { to: "/spot", text: "nav.spot", icon: IconChartLine, action: "market:read", keys: "nav.spot.keys" },
+  { to: "/reservations", text: "nav.reservations", icon: IconCalendarDollar, action: "lease:read", keys: "nav.reservations.keys" },
 ];

@@ -3,6 +3,7 @@ import type { inside } from "../../router";
 import { leaseSearch } from "./lease/search";
 import { marketSearch } from "./market/filters";
 import { orderSearch } from "./order/search";
+import { reserveSearch } from "./reserve/search";
 import { spotSearch } from "./spot/search";
 
 type Parent = typeof inside;
@@ -16,5 +17,8 @@ export function rentRoutes(parent: Parent) {
     createRoute({ getParentRoute, path: "/leases", validateSearch: (s: Record<string, unknown>): { over?: boolean } => (s.over === true ? { over: true } : {}), component: lazyRouteComponent(() => import("./Leases"), "Leases") }),
     createRoute({ getParentRoute, path: "/leases/$leaseId", validateSearch: leaseSearch, component: lazyRouteComponent(() => import("./Lease"), "Lease") }),
     createRoute({ getParentRoute, path: "/spot", validateSearch: spotSearch, component: lazyRouteComponent(() => import("./Spot"), "Spot") }),
+    createRoute({ getParentRoute, path: "/reservations", validateSearch: (s: Record<string, unknown>): { over?: boolean } => (s.over === true ? { over: true } : {}), component: lazyRouteComponent(() => import("./Reservations"), "Reservations") }),
+    createRoute({ getParentRoute, path: "/reservations/$reservationId", component: lazyRouteComponent(() => import("./Reservation"), "Reservation") }),
+    createRoute({ getParentRoute, path: "/reserve", validateSearch: reserveSearch, component: lazyRouteComponent(() => import("./Reserve"), "Reserve") }),
   ] as const;
 }

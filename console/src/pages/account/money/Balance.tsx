@@ -9,6 +9,7 @@ import { DataTable, type Columns } from "../../../ui/DataTable";
 import { ErrorPanel } from "../../../ui/errors";
 import { money, Money, Time } from "../../../ui/format";
 import { Pay } from "./Pay";
+import { Trial } from "./Trial";
 
 type Grant = Schema["Grant"];
 
@@ -54,6 +55,7 @@ export function Balance() {
         ))}
       </SimpleGrid>
       {credit?.set_at && credit.net_days > 0 && <Text size="sm">{t("balance.net_days", { count: credit.net_days })}</Text>}
+      <Trial />
       <SimpleGrid cols={{ base: 1, md: 2 }}>
         <Pay currency={b.currency} />
         <Coupon />

@@ -20,7 +20,7 @@ export function Payments() {
   const transfers = usePages<Transfer>(["transfers"], (cursor, signal) => data(api.GET("/v1/transfers", { params: { query: { cursor, limit: 200 } }, signal })));
   const columns: Columns<Payment> = [
     { id: "at", header: t("payment.at"), cell: ({ row }) => <Time at={row.original.created_at} /> },
-    { id: "provider", header: t("payment.provider"), cell: ({ row }) => row.original.provider },
+    { id: "provider", header: t("payment.provider"), cell: ({ row }) => t(`payment.by.${row.original.provider}`, { defaultValue: row.original.provider }) },
     { id: "amount", header: t("cost.amount"), cell: ({ row: { original: p } }) => <Money amount={p.amount} currency={p.currency} /> },
     { id: "credited", header: t("payment.credited"), cell: ({ row: { original: p } }) => <Money amount={p.credited} currency={p.currency} /> },
     {

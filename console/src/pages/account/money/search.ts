@@ -1,4 +1,4 @@
-export const moneyTabs = ["balance", "charges", "invoices", "statements", "payments", "export"] as const;
+export const moneyTabs = ["balance", "budgets", "charges", "invoices", "statements", "payments", "export"] as const;
 export type MoneyTab = (typeof moneyTabs)[number];
 export type MoneySearch = { tab?: MoneyTab; lease?: string; charge?: string };
 
