@@ -1,4 +1,5 @@
-import { createTheme, Modal, type MantineColorsTuple } from "@mantine/core";
+import { createTheme, Modal, Notification, type MantineColorsTuple } from "@mantine/core";
+import i18next from "i18next";
 
 // Shades of the brand's teal; the sixth is what buttons have, and has a contrast of
 // at least 4.5 to white.
@@ -17,6 +18,14 @@ export const theme = createTheme({
   autoContrast: true,
   components: {
     // The page has a banner of its own.
+    Notification: Notification.extend({
+      defaultProps: {
+        // Read when one is shown, in the language of then.
+        get closeButtonProps() {
+          return { "aria-label": i18next.t("action.close") };
+        },
+      },
+    }),
     Modal: Modal.extend({ defaultProps: { attributes: { header: { role: "presentation" } } } }),
   },
 });
