@@ -57,6 +57,9 @@ const (
 
 	Budget      Kind = "bg"
 	PriceChange Kind = "pc"
+
+	Cluster Kind = "cl"
+	Run     Kind = "rn" // of a command on all nodes of a cluster
 )
 
 var encoding = base32.NewEncoding("0123456789abcdefghjkmnpqrstvwxyz").WithPadding(base32.NoPadding)
