@@ -223,7 +223,7 @@ func (s *Service) advance(ctx context.Context, tx *store.Tx, c *Cluster, now tim
 			over = over && l.State.Over()
 			going = going && (l.State.Over() || l.State == lease.Ending)
 		}
-		if !over && !(going && now.Sub(c.Since) >= releasePatience) {
+		if !over && (!going || now.Sub(c.Since) < releasePatience) {
 			return s.release(ctx, tx, c, account.Principal{})
 		}
 		e := Released

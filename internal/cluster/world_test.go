@@ -147,9 +147,9 @@ func (w *world) restart() { w.t.Helper(); w.stop(); w.open(false) }
 
 // fakeHost is a machine with an agent that does one step of its work at a time.
 type fakeHost struct {
-	id, rack string
-	w        *world
-	gpus     []protocol.GPU
+	id   string
+	w    *world
+	gpus []protocol.GPU
 
 	mu        sync.Mutex
 	up        bool
