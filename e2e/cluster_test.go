@@ -83,3 +83,56 @@ func TestTheNodesOfAClusterReachEachOtherAndNobodyElse(t *testing.T) {
 		t.Errorf("it is %s (%v)", d.State, err)
 	}
 }
+
+func TestACommandRunsOnAllNodesAndTheirSumsAreRight(t *testing.T) {
+	t.Parallel()
+	_, u := clusterCloud(t, 3)
+	k := u.cluster(t, "ring", "--nodes", "3")
+	if len(k.Nodes) != 3 {
+		t.Fatalf("the cluster is %+v", k)
+	}
+	r := u.try("launch", "--cluster", "ring", "--", "sh", "-c", "echo rank $RANK of $WORLD_SIZE at $MASTER_ADDR; ip addr show dev $NCCL_SOCKET_IFNAME | grep inet")
+	for rank, address := range []string{"10.219.0.1", "10.219.0.2", "10.219.0.3"} {
+		for _, want := range []string{fmt.Sprintf("[%d] rank %d of 3 at node-0\n", rank, rank), address + "/16"} {
+			if r.code != 0 || strings.Count(r.out, want) != 1 {
+				t.Errorf("exit code %d; %q is there %d times in %s%s", r.code, want, strings.Count(r.out, want), r.out, r.err)
+			}
+		}
+	}
+	var speeds []struct {
+		Nodes   int     `json:"nodes"`
+		BusMbps float64 `json:"bus_mbps"`
+		Correct bool    `json:"correct"`
+	}
+	out := u.must(t, "cluster", "check", "ring", "--mib", "8", "--json")
+	if err := json.Unmarshal([]byte(out), &speeds); err != nil || len(speeds) != 3 {
+		t.Fatalf("the check printed %s (%v)", out, err)
+	}
+	for i, s := range speeds {
+		if s.Nodes != 3 || !s.Correct || s.BusMbps <= 0 {
+			t.Errorf("node %d measured %+v", i, s)
+		}
+	}
+	t.Logf("an all-reduce of 8 MiB over three containers on separate networks: %.0f Mbit/s of bus bandwidth", speeds[0].BusMbps)
+
+	// Of a rank that fails the others hear, and do not wait for ever.
+	began := time.Now()
+	r = u.try("launch", "--cluster", "ring", "--", "sh", "-c", `[ $RANK = 2 ] && exit 7; trap 'echo told; cat "$SUANLI_FAILURE_FILE"; echo; exit 1' TERM; while true; do sleep 0.1; done`)
+	if r.code != 7 || time.Since(began) > 30*time.Second || strings.Count(r.out, "told") != 2 || strings.Count(r.out, `"rank":2,"node":2,"exit_code":7`) != 2 {
+		t.Errorf("after %s: exit code %d, %s%s", time.Since(began), r.code, r.out, r.err)
+	}
+	// It begins again as often as it may, and the cluster ends with it.
+	r = u.try("launch", "--cluster", "ring", "--policy", "restart", "--max-restarts", "2", "--end", "--", "sh", "-c", `[ $RANK = 1 ] && [ $SUANLI_ATTEMPT = 0 ] && exit 9; echo attempt $SUANLI_ATTEMPT`)
+	if r.code != 0 || strings.Count(r.out, "attempt 1") != 3 {
+		t.Errorf("exit code %d, %s%s", r.code, r.out, r.err)
+	}
+	if err := within(40*time.Second, func() error {
+		var d api.ClusterDetails
+		if err := json.Unmarshal([]byte(u.must(t, "cluster", "show", "ring", "--json")), &d); err != nil || d.State != "ended" {
+			return fmt.Errorf("it is %s (%v)", d.State, err)
+		}
+		return nil
+	}); err != nil {
+		t.Error(err)
+	}
+}

@@ -41,6 +41,7 @@ func clusterCommand() *cobra.Command {
 		})
 	list.Flags().BoolVarP(&all, "all", "a", false, tr("also those that are over"))
 	cmd.AddCommand(clusterQuoteCommand(), clusterCreateCommand(), list, clusterShowCommand(), clusterEndCommand())
+	cmd.AddCommand(clusterRunCommands()...)
 	return cmd
 }
 

@@ -41,6 +41,7 @@ type Config struct {
 	Clock    func() time.Time // time.Now
 	Capacity Capacity
 	Leases   Leases
+	Inside   Inside // nil: nothing is run on clusters here
 	// Account returns an account's currency and IANA time zone.
 	Account func(ctx context.Context, accountID string) (money.Currency, string, error)
 	Audit   func(ctx context.Context, tx *store.Tx, p account.Principal, action, subject string, detail any) error
@@ -84,16 +85,24 @@ func (s *Service) Migrate(ctx context.Context) error {
 
 // Run looks after clusters until ctx ends. Several replicas may run it.
 func (s *Service) Run(ctx context.Context) error {
-	tick := time.NewTicker(s.Every)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-tick.C:
-			if err := s.Turn(ctx); err != nil && ctx.Err() == nil {
-				s.Log.ErrorContext(ctx, "looking after clusters failed for some; it is tried again", "error", err)
+	// Apart, since nodes that do not answer hold up those who look into them.
+	var all sync.WaitGroup
+	defer all.Wait()
+	for what, turn := range map[string]func(context.Context) error{"clusters": s.Turn, "runs": s.TurnRuns} {
+		all.Go(func() {
+			tick := time.NewTicker(s.Every)
+			defer tick.Stop()
+			for {
+				select {
+				case <-ctx.Done():
+					return
+				case <-tick.C:
+					if err := turn(ctx); err != nil && ctx.Err() == nil {
+						s.Log.ErrorContext(ctx, "looking after clusters failed for some; it is tried again", "of", what, "error", err)
+					}
+				}
 			}
-		}
+		})
 	}
+	return nil
 }

@@ -40,6 +40,7 @@ type world struct {
 
 	mu    sync.Mutex
 	now   time.Time
+	ranks map[string]*fakeRanks // by lease and job
 	hosts []*fakeHost
 	stop  func()
 }
@@ -117,7 +118,7 @@ func (w *world) open(first bool) {
 			return w.host(hostID).command(c)
 		}})
 	check(err)
-	w.Service, err = New(Config{DB: w.db, Clock: w.clock, Capacity: w.fleet, Leases: w.leases, Audit: w.accounts.Audit,
+	w.Service, err = New(Config{DB: w.db, Clock: w.clock, Capacity: w.fleet, Leases: w.leases, Audit: w.accounts.Audit, Inside: w,
 		Account: func(context.Context, string) (money.Currency, string, error) { return money.USD, "UTC", nil }})
 	check(err)
 	if first {
@@ -319,7 +320,7 @@ func (w *world) pass() {
 		w.beat(h)
 	}
 	w.fleet.Silent(w.t.Context())
-	if err := w.Turn(w.t.Context()); err != nil {
+	if err := errors.Join(w.Turn(w.t.Context()), w.TurnRuns(w.t.Context())); err != nil {
 		w.t.Fatal(err)
 	}
 }

@@ -57,6 +57,7 @@ func (a *API) registerClusters() {
 			out.Body.NextCursor = next
 			return out, nil
 		})
+	a.registerRuns()
 	const path = "/v1/clusters/{cluster_id}"
 	register(a, operation{ID: "getCluster", Method: http.MethodGet, Path: path, Summary: "Read a cluster, with its leases and its history", Tag: tagClusters, Action: account.ReadLeases},
 		func(ctx context.Context, p account.Principal, in *ClusterPath) (*body[api.ClusterDetails], error) {
@@ -142,7 +143,7 @@ func clusterJSON(c *cluster.Cluster) api.Cluster {
 // openClusters makes clusters, once leases are there.
 func (c *Cloud) openClusters() (*cluster.Service, error) {
 	return cluster.New(cluster.Config{
-		DB: c.DB, Clock: c.clock, Capacity: c.Fleet, Leases: c.Leases, Audit: c.Accounts.Audit, Log: c.log,
+		DB: c.DB, Clock: c.clock, Capacity: c.Fleet, Leases: c.Leases, Inside: insideNodes{c}, Audit: c.Accounts.Audit, Log: c.log,
 		Account: func(ctx context.Context, accountID string) (money.Currency, string, error) {
 			a, err := c.Accounts.Account(ctx, accountID)
 			return a.Currency, a.TimeZone, err

@@ -3,6 +3,8 @@ package server
 import (
 	"context"
 	"errors"
+	"io"
+	"strings"
 	"testing"
 
 	"suanli.dev/api"
@@ -16,13 +18,21 @@ func init() {
 		w.deposit(p, "10")
 		return w.makeCluster(p, "").ID
 	}
+	belongings["run_id"] = func(w *world, p person) string {
+		w.deposit(p, "10")
+		r, err := p.client.CreateRun(w.t.Context(), w.makeCluster(p, "").ID, api.RunCreate{Command: []string{"true"}})
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		return r.ID
+	}
 }
 
 // withClusters comes after the leases, whose file is before this one.
 func withClusters(w *world, c *Config) {
 	w.t.Helper()
 	var err error
-	c.Clusters, err = cluster.New(cluster.Config{DB: w.db, Clock: w.clock.Now, Capacity: c.Fleet, Leases: c.Leases, Audit: c.Accounts.Audit,
+	c.Clusters, err = cluster.New(cluster.Config{DB: w.db, Clock: w.clock.Now, Capacity: c.Fleet, Leases: c.Leases, Inside: nobodyInside{}, Audit: c.Accounts.Audit,
 		Account: func(ctx context.Context, id string) (money.Currency, string, error) {
 			a, err := c.Accounts.Account(ctx, id)
 			return a.Currency, a.TimeZone, err
@@ -33,6 +43,13 @@ func withClusters(w *world, c *Config) {
 	if err != nil {
 		w.t.Fatal(err)
 	}
+}
+
+// nobodyInside is nodes that do not answer.
+type nobodyInside struct{}
+
+func (nobodyInside) Ranks(context.Context, string, []string, []byte, io.Writer) error {
+	return errors.New("the host does not answer")
 }
 
 // makeCluster makes a cluster of two nodes on hosts of the market.
@@ -75,6 +92,16 @@ func TestARenterQuotesMakesLooksAtAndEndsACluster(t *testing.T) {
 	w.send("POST", "/v1/clusters", w.ada.token, in).want(t, 422, "invalid_cluster")
 	if err := w.server.Clusters.Turn(ctx); err != nil {
 		t.Fatal(err)
+	}
+	run, err := c.CreateRun(ctx, "train", api.RunCreate{Command: []string{"python", "train.py"}, Environment: map[string]string{"SECRET": "hunter2"}})
+	if err != nil || run.State != "waiting" || run.ProcsPerNode != 1 || run.ExitCode != nil {
+		t.Errorf("the run is %+v (%v)", run, err)
+	}
+	if r := w.send("GET", "/v1/clusters/train/runs", w.ada.token, nil); strings.Contains(r.Body, "hunter2") || !strings.Contains(r.Body, run.ID) {
+		t.Errorf("its runs are %s", r.Body)
+	}
+	if run, err = c.StopRun(ctx, run.ID); err != nil || run.State != "halting" || run.Code != "commanded" {
+		t.Errorf("stopped it is %+v (%v)", run, err)
 	}
 	if k, err := c.EndCluster(ctx, "train"); err != nil || k.State != "ending" {
 		t.Errorf("ended it is %+v (%v)", k, err)
