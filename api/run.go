@@ -11,7 +11,7 @@ import (
 
 // RunCreate begins a command on all nodes of a cluster.
 type RunCreate struct {
-	Command      []string          `json:"command" minItems:"1" maxItems:"1000" nullable:"false" doc:"A program and its arguments; it is run on every node, without a shell"`
+	Command      []string          `json:"command,omitempty" maxItems:"1000" nullable:"false" doc:"Needed: a program and its arguments; it is run on every node, without a shell"`
 	Environment  map[string]string `json:"environment,omitempty" doc:"Kept encrypted; RANK, WORLD_SIZE and the like are set"`
 	ProcsPerNode int               `json:"procs_per_node,omitempty" minimum:"0" maximum:"64" doc:"Processes on each node, each a rank; left out: one for each GPU"`
 	Policy       string            `json:"policy,omitempty" enum:"fail,restart,replace" doc:"When a rank fails: the run ends (fail), or all ranks begin again (restart, replace); left out: the cluster's"`

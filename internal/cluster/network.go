@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"reflect"
+	"strings"
 
 	"suanli.dev/internal/protocol"
 	"suanli.dev/internal/store"
@@ -64,9 +65,31 @@ func (s *Service) Peers(clusterID, leaseID string) []protocol.Peer {
 	return out
 }
 
+// Bounds of what is kept of a host's word, and told to other hosts.
+const (
+	maxAddresses = 8
+	maxProblem   = 500 // bytes
+)
+
+func bounded(o *protocol.Overlay) *protocol.Overlay {
+	if o == nil {
+		return nil
+	}
+	b := *o
+	b.Addresses = b.Addresses[:min(maxAddresses, len(b.Addresses))]
+	if len(b.PublicKey) > 64 {
+		b.PublicKey, b.Problem = "", "its host told a key that is none"
+	}
+	if len(b.Problem) > maxProblem {
+		b.Problem = strings.ToValidUTF8(b.Problem[:maxProblem], "")
+	}
+	return &b
+}
+
 // Overlay implements lease.Gangs: it keeps what a node's host says of its network, if
 // that is news.
 func (s *Service) Overlay(ctx context.Context, clusterID, leaseID string, o *protocol.Overlay) {
+	o = bounded(o)
 	s.mu.Lock()
 	c := s.known[clusterID]
 	rank := -1

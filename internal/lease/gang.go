@@ -137,7 +137,7 @@ func (s *Service) EndOfGang(ctx context.Context, tx *store.Tx, leaseID, code, me
 // OfGang returns the leases of a gang in tx, by identifier, those that are over among
 // them.
 func (s *Service) OfGang(ctx context.Context, tx *store.Tx, gangID string) (map[string]*Lease, error) {
-	list, err := selectLeases(ctx, tx, `gang_id=?`, gangID)
+	list, err := selectLeases(ctx, tx, `gang_id<>'' AND gang_id=?`, gangID)
 	out := map[string]*Lease{}
 	for _, l := range list {
 		out[l.ID] = l
