@@ -1,10 +1,12 @@
 package e2e
 
 import (
+	"fmt"
 	"os"
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 )
 
 // trainer fits a line by data that is split over the ranks, with gradients averaged by
@@ -38,9 +40,19 @@ func TestPyTorchTrainsOverThePrivateNetworkOfACluster(t *testing.T) {
 	}
 	c, u := clusterCloud(t, 2)
 	c.operator.must(t, "image", "push", "torch:1", rootfs)
-	k := u.cluster(t, "ddp", "--nodes", "2", "--image", "cloud://torch:1", "--disk", "4", "--", "sleep", "100000")
-	if len(k.Nodes) != 2 {
-		t.Fatalf("the cluster is %+v", k)
+	u.cluster(t, "ddp", "--no-wait", "--nodes", "2", "--image", "cloud://torch:1", "--disk", "4", "--", "sleep", "100000")
+	// The image is large, and both hosts pull it.
+	if err := within(8*time.Minute, func() error {
+		d, err := u.api.Cluster(t.Context(), "ddp")
+		if err == nil && d.State == "failed" {
+			return final{fmt.Errorf("it failed: %s", d.Message)}
+		}
+		if err == nil && d.State != "running" {
+			err = fmt.Errorf("the cluster is %s", d.State)
+		}
+		return err
+	}); err != nil {
+		t.Fatal(err)
 	}
 	r := u.try("launch", "--cluster", "ddp", "--", "python3", "-c", trainer)
 	if n := len(regexp.MustCompile(`\[[01]\] rank [01] of 2: learnt 3\.00 1\.00, all-reduce 2\n`).FindAllString(r.out, -1)); r.code != 0 || n != 2 {
