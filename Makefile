@@ -26,6 +26,8 @@ ENGINE_KILLERS ?= EngineThatIsKilled
 RUNSC        ?= .cache/runsc
 # Where make test-jupyter finds a root file system with JupyterLab, or puts it.
 JUPYTER      ?= .cache/jupyter.tar
+# Where make test-ddp finds a root file system with PyTorch, or puts it.
+TORCH        ?= .cache/torch.tar
 # Where make test-stripe finds Stripe's mock server, or puts it.
 STRIPE_MOCK  ?= .cache/stripe-mock
 
@@ -124,6 +126,16 @@ test-focus: ## Check FOCUS exports with the public validator, which is installed
 test-jupyter: $(JUPYTER) ## Test JupyterLab through the gateway, in an image that is built for it
 	SUANLI_TEST_JUPYTER=$(abspath $(JUPYTER)) deploy/setup-test.sh \
 		$(GO) test -count=1 -v -timeout $(TEST_TIMEOUT) -run JupyterLab ./e2e
+
+.PHONY: test-ddp
+test-ddp: $(TORCH) ## Train with PyTorch on several nodes, in an image that is built for it
+	SUANLI_TEST_TORCH=$(abspath $(TORCH)) deploy/setup-test.sh \
+		$(GO) test -count=1 -v -timeout $(TEST_TIMEOUT) -run PyTorch ./e2e
+
+# Needs root, mmdebstrap and the distribution's archive; a few minutes.
+$(TORCH): deploy/torch-image/build.sh
+	mkdir -p $(dir $@)
+	deploy/torch-image/build.sh $@
 
 .PHONY: test-stripe
 test-stripe: $(STRIPE_MOCK) ## Test payments against Stripe's own mock, which is fetched for it

@@ -33,6 +33,7 @@ var noJSON = map[string]string{
 	"completion fish":       "prints a script",
 	"completion powershell": "prints a script",
 	"ssh":                   "is a terminal",
+	"cluster check":         "needs nodes that measure; the tests in e2e read what it prints",
 	"bill usage":            "needs a batch of events, which the document has no schema of; the server's tests read it by the same client",
 	"up":                    "runs until it is stopped, and logs",
 	"server":                "runs until it is stopped, and logs",
@@ -84,6 +85,7 @@ func TestEveryCommandPrintsJSONWhenAsked(t *testing.T) {
 		"backup": {backup, "--data-dir", data}, "restore": {backup, "--data-dir", restored}, "image push": {"digits:1", rootfs(t, "init")}, "openapi": {},
 		"account grant": {"ac-1", "5", "--trial"}, "account grants": {}, "account credit show": {}, "account credit set": {"ac-1", "5", "--net-days", "30"}, "account credit revoke": {"ac-1"}, "invoice dues": {}, "invoice write-off": {"INV-000001"}, "coupon create": {"THANKS 5.00USD"}, "coupon list": {}, "coupon redeem": {"THANKS"}, "trial show": {}, "trial start": {}, "trial verify": {"123456"}, "trial confirm": {"ac-1"}, "monthly show": {"mine"}, "monthly set": {"mine", "--renew"}, "monthly reprice": {"mine"},
 		"reserve quote": {"of-1"}, "reserve create": {"of-1", "--agree", "5"}, "reserve ls": {}, "reserve show": {"team"}, "reserve set": {"team", "--renew"}, "reserve cancel": {"team"}, "host reserve": {"ho-1", "--terms", "1=5%"},
+		"cluster quote": {"--gpu-model", "x"}, "cluster create": {"--gpu-model", "x", "--no-wait"}, "cluster ls": {}, "cluster show": {"train"}, "cluster end": {"train", "--no-wait"}, "cluster runs": {"train"}, "cluster logs": {"rn-1"}, "cluster stop-run": {"rn-1"}, "launch": {"--cluster", "train", "--detach"},
 		"budget create": {"all", "100"}, "budget ls": {}, "budget show": {"bg-1"}, "budget set": {"bg-1", "--amount", "200"}, "budget delete": {"bg-1"},
 		"price ls": {}, "price accept": {"pc-1"}, "price decline": {"pc-1"}, "price propose": {"ho-1", "0.5"},
 		"exchange set": {"USD", "CNY", "7.1", "--until", "2027-01-01T00:00:00Z"}, "exchange ls": {},
@@ -116,6 +118,9 @@ func TestEveryCommandPrintsJSONWhenAsked(t *testing.T) {
 		}
 		words := append(strings.Fields(name), args...)
 		words = append(words, "--json", "--server", p.url, "--token", "t")
+		if name == "launch" {
+			words = append(words, "--", "true")
+		}
 		if name == "exec" {
 			words = append(words, "mine", "exit", "3")
 		}
@@ -144,7 +149,7 @@ func TestEveryCommandPrintsJSONWhenAsked(t *testing.T) {
 			}
 			values++
 		}
-		if want := map[string]int{"logs": 2}[name]; values != max(1, want) {
+		if want := map[string]int{"logs": 2, "cluster logs": 2}[name]; values != max(1, want) {
 			t.Errorf("%s printed %d values:\n%s", name, values, out.String())
 		}
 		if name == "exec" && (exit.code != 3 || !strings.Contains(out.String(), `"exit_code": 3`) || !strings.Contains(out.String(), `"stdout": "hello\n"`) || !strings.Contains(out.String(), `"stderr": "aside\n"`)) {

@@ -259,6 +259,7 @@ func (a *Agent) Run(ctx context.Context) error {
 		a.adopted = false // no command may start a goroutine that nobody awaits
 		a.mu.Unlock()
 		a.wg.Wait()
+		a.leaveMeshes()
 		_ = a.gpus.Close()
 		_ = a.driver.Close()
 	}()

@@ -175,6 +175,9 @@ func checkCommand(c protocol.Command) error {
 			return fmt.Errorf("%s is %d: want %d to %d", f.name, f.value, f.lo, f.hi)
 		}
 	}
+	if err := checkCluster(s.Cluster); err != nil {
+		return err
+	}
 	used := map[int]int{}
 	for inside, outside := range s.DirectPorts {
 		if inside < 1 || inside > 65535 || outside < 1 || outside > 65535 {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"suanli.dev/internal/agent/meter"
+	"suanli.dev/internal/agent/overlay"
 	"suanli.dev/internal/agent/runtime"
 	"suanli.dev/internal/protocol"
 )
@@ -45,6 +46,13 @@ type lease struct {
 	lastSave protocol.Instant
 
 	ends time.Time // when its place is taken away; zero: it is not
+
+	// The private network of its cluster. meshOf is the generation whose container it is
+	// in; meshErr is why there is none.
+	mesh    *overlay.Mesh
+	meshOf  int64
+	meshErr error
+	peers   []protocol.Peer
 }
 
 func newLease(id string) *lease { return &lease{id: id, wake: make(chan struct{}, 1)} }
@@ -182,6 +190,7 @@ func (a *Agent) reconcile(ctx context.Context, l *lease) error {
 		a.set(l, func(r *record) { r.Started, r.Stopped, r.Alive = nil, nil, nil })
 		return a.bringUp(ctx, l, runtime.State{})
 	case state.Exists && state.Running:
+		a.joinMesh(ctx, l, state.Generation)
 		a.confirmRunning(l, state)
 		return nil
 	case state.Exists && !state.NeverRan:
@@ -301,6 +310,7 @@ func (a *Agent) up(ctx context.Context, l *lease, rec record, spec protocol.Inst
 	if err := a.driver.Start(ctx, l.id); err != nil {
 		return err
 	}
+	a.joinMesh(ctx, l, rec.Generation)
 	a.confirmRunning(l, runtime.State{Generation: rec.Generation})
 	return nil
 }
@@ -428,6 +438,7 @@ func (a *Agent) finish(ctx context.Context, l *lease, state runtime.State, code,
 
 // takeDown stops and removes the container; its output is kept first.
 func (a *Agent) takeDown(ctx context.Context, l *lease, state runtime.State) error {
+	defer a.leaveMesh(l)
 	if state.Exists && state.Running {
 		if err := a.driver.Stop(ctx, l.id, a.cfg.StopGrace); err != nil {
 			return err
@@ -540,7 +551,7 @@ func (a *Agent) clear(ctx context.Context, l *lease, state runtime.State, code, 
 		err = os.RemoveAll(filepath.Join(a.leaseDir(l.id), "lease.json"))
 	}
 	if err == nil {
-		err = os.RemoveAll(filepath.Join(a.leaseDir(l.id), "host_key"))
+		err = errors.Join(os.RemoveAll(filepath.Join(a.leaseDir(l.id), "host_key")), overlay.EraseKey(a.leaseDir(l.id)))
 	}
 	if err == nil {
 		err = removeUnfinished(a.leaseDir(l.id))

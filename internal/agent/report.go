@@ -132,6 +132,7 @@ func (l *lease) status() protocol.InstanceStatus {
 	if r.Phase == protocol.PhaseRunning {
 		s.MemoryUsedMiB, s.CPUPercent, s.GPUPercent = l.stats.MemoryBytes>>20, l.cpu, l.gpu
 		s.GPUFault = l.gpuFault
+		s.Overlay = l.overlay()
 	}
 	return s
 }
@@ -172,6 +173,7 @@ func (a *Agent) takeReply(report protocol.Report, reply protocol.ReportReply) {
 		changed := l.rec.Limits != d.Limits
 		l.rec.Limits, l.rec.LimitsAt = d.Limits, now
 		a.takeNotice(l)
+		a.takePeers(l, d.Peers)
 		if passed, same := since(now, l.lastSave); changed || !same || passed > 15*time.Second {
 			// Not at every beat: a record that is a little old stops a lease a little
 			// early only if the control plane stays away for all it was paid for.

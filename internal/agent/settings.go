@@ -42,7 +42,7 @@ func settings(lease string, generation int64, spec protocol.InstanceSpec, image 
 		LeaseID: lease, Generation: generation, Command: command(spec, image), StartScript: spec.StartScript,
 		Environment: env, WorkingDir: image.WorkingDir, User: image.User, SSHKeys: spec.SSHKeys, GatewayKeys: gateways,
 		HostKey: key, Simulated: spec.Simulated, Activity: spec.Activity,
-		NoticeSignal: spec.NoticeSignal, NoticeCommand: spec.NoticeCommand,
+		NoticeSignal: spec.NoticeSignal, NoticeCommand: spec.NoticeCommand, Cluster: spec.Cluster,
 	}
 }
 

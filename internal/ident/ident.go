@@ -62,6 +62,9 @@ const (
 
 	Invitation Kind = "iv"
 	Passkey    Kind = "pk"
+
+	Cluster Kind = "cl"
+	Run     Kind = "rn" // of a command on all nodes of a cluster
 )
 
 var encoding = base32.NewEncoding("0123456789abcdefghjkmnpqrstvwxyz").WithPadding(base32.NoPadding)

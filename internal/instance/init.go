@@ -45,6 +45,9 @@ func runInit(settingsPath, runDir string) int {
 		log.Warn("the run folder may be closed to the image's user", "error", err)
 	}
 	forgetInterruption(filepath.Join(runDir, interruptionFile))
+	if err := writeHostfile(filepath.Join(runDir, protocol.InstanceHostfileName), settings.Cluster); err != nil {
+		log.Warn("there is no list of the cluster's nodes", "error", err)
+	}
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	in := &instance{
@@ -106,6 +109,7 @@ func environment(image []string, s protocol.InstanceSettings, who account) []str
 	env = setDefault(env, "HOME", who.home)
 	env = setDefault(env, "USER", who.name)
 	env = setenv(env, "SUANLI_LEASE_ID", s.LeaseID)
+	env = clusterEnvironment(env, s.Cluster)
 	if s.Simulated {
 		env = setenv(env, "SUANLI_SIMULATED_GPU", "1")
 	}

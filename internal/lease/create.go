@@ -233,7 +233,7 @@ func (s *Service) accepted(ctx context.Context, l *Lease, change Change) {
 // build makes the lease's row out of quote, template and the renter's wishes.
 func (s *Service) build(p account.Principal, q *Quote, c Create, now time.Time) (*Lease, error) {
 	var template catalog.Template
-	spec := Spec{Entrypoint: c.Entrypoint, Command: c.Command, StartScript: c.StartScript, NoticeSignal: c.NoticeSignal, NoticeCommand: c.NoticeCommand, Environment: map[string]string{}, Ports: slices.Clone(c.Ports)}
+	spec := Spec{Entrypoint: c.Entrypoint, Command: c.Command, StartScript: c.StartScript, NoticeSignal: c.NoticeSignal, NoticeCommand: c.NoticeCommand, Environment: map[string]string{}, Ports: slices.Clone(c.Ports), Cluster: c.cluster}
 	if q.Request.Template != "" {
 		t, ok := s.Catalog.Template(q.Request.Template)
 		if !ok {
@@ -288,7 +288,7 @@ func (s *Service) build(p account.Principal, q *Quote, c Create, now time.Time) 
 		Bundle: Bundle{GPUCount: o.GPUCount, VRAMMiB: o.VRAMMiB, CPUMillis: o.CPUMillis, MemoryMiB: o.MemoryMiB,
 			DiskGiB: q.Request.DiskGiB, Region: o.Region, Zone: o.Zone},
 		Price: q.Price, Simulated: o.Simulated, State: Accepted, Generation: 1, Deadline: c.Deadline, Idle: s.idleStop(c.Idle, template),
-		SpendingCap: ceiling, BidID: c.bidID, CreatedAt: now, ChangedAt: now, spec: sealed, accessToken: token,
+		SpendingCap: ceiling, BidID: c.bidID, GangID: c.gangID, GangWaits: c.gangID != "", CreatedAt: now, ChangedAt: now, spec: sealed, accessToken: token,
 	}, nil
 }
 
@@ -408,7 +408,7 @@ func (s *Service) instanceSpec(ctx context.Context, l *Lease) (*protocol.Instanc
 		Environment: spec.Environment, Ports: spec.Ports, DirectPorts: l.Bundle.DirectPorts, GPUs: l.GPUs,
 		CPUMillis: l.Bundle.CPUMillis, MemoryMiB: l.Bundle.MemoryMiB, DiskMiB: l.Bundle.DiskGiB << 10,
 		PIDs: max(pidsPerCPU, pidsPerCPU*l.Bundle.CPUMillis/1000), ShmMiB: shm, SSHKeys: keys,
-		GatewayKeys: s.GatewayKeys, EgressPorts: l.Bundle.EgressPorts, Simulated: l.Simulated,
+		GatewayKeys: s.GatewayKeys, EgressPorts: l.Bundle.EgressPorts, Simulated: l.Simulated, Cluster: spec.Cluster,
 	}, nil
 }
 

@@ -47,6 +47,9 @@ type Lease struct {
 	InterruptReason string    // of the notice, a code such as "outbid"
 	InterruptAt     time.Time // when the spot market takes its place away; zero: no notice
 
+	GangID    string // of the cluster that it is a node of; empty: it stands alone
+	GangWaits bool   // nothing is charged until all leases of its gang run
+
 	CreatedAt    time.Time
 	ChangedAt    time.Time // of the state
 	RunningSince time.Time // of the present run; zero when not running
@@ -92,6 +95,8 @@ type Spec struct {
 	Environment   map[string]string `json:"environment,omitempty"`
 	Ports         []int             `json:"ports,omitempty"`
 	ShmMiB        int64             `json:"shm_mib,omitempty"`
+	// Cluster is the node's place in its cluster; nil: it stands alone.
+	Cluster *protocol.Cluster `json:"cluster,omitempty"`
 }
 
 // Quote is a frozen price for an offer, not yet accepted.
@@ -140,7 +145,9 @@ type Create struct {
 	Idle          *IdleStop     // nil: the template's, or else the cloud's
 	SpendingCap   *money.Amount // nil: none
 
-	bidID string // of the bid that the spot market makes the lease for
+	bidID   string // of the bid that the spot market makes the lease for
+	gangID  string // of the gang that it is made in
+	cluster *protocol.Cluster
 }
 
 // Change is one step in the life of a lease.

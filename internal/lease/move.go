@@ -98,7 +98,7 @@ func (s *Service) apply(ctx context.Context, tx *store.Tx, leaseID string, m *mo
 		return err
 	}
 	change.Code, change.Message = l.Code, l.Message
-	if st.event == Notice || st.event == Reprieve || st.event == ClaimMet {
+	if st.event == Notice || st.event == Reprieve || st.event == ClaimMet || st.event == GangComplete {
 		change.Code, change.Message = st.code, st.message // it is news, and changes nothing
 	}
 	if err := insertChange(ctx, tx, change); err != nil {
@@ -134,7 +134,7 @@ const chargedAfterRequest = 30 * time.Second
 
 // effects is what a transition does to capacity and money.
 func (s *Service) effects(ctx context.Context, tx *store.Tx, l *Lease, from State, st step, now time.Time) error {
-	if st.egress > 0 {
+	if st.egress > 0 && !l.GangWaits {
 		err := s.Money.RecordEgress(ctx, tx, l.ID, st.egress, now)
 		if f, ok := fault.As(err); ok && f.Code == "egress_implausible" {
 			// A host that counts wrongly is not paid for it, and must not keep the
@@ -170,7 +170,23 @@ func (s *Service) effects(ctx context.Context, tx *store.Tx, l *Lease, from Stat
 				return err
 			}
 		}
+	case GangComplete:
+		if !l.GangWaits {
+			return nil
+		}
+		l.GangWaits = false
+		if err := s.Money.StartCompute(ctx, tx, l.ID, st.at); err != nil {
+			return err
+		}
+		if err := s.Money.StartStorage(ctx, tx, l.ID, st.at); err != nil {
+			return err
+		}
 	case ConfirmRunning:
+		if l.GangWaits {
+			// The others of its gang do not run yet, and may never: see GangComplete.
+			l.RunningSince = st.at
+			break
+		}
 		start := s.Money.StartCompute
 		if from == Unreachable {
 			start = s.Money.ResumeCompute // the same run: its renter started it once

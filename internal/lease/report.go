@@ -58,6 +58,9 @@ func (s *Service) OnReport(ctx context.Context, hostID string, r protocol.Report
 			continue // what an older generation does is no news
 		}
 		s.countEgress(ctx, t, l, st.EgressBytes)
+		if l.GangID != "" && s.Gangs != nil {
+			s.Gangs.Overlay(ctx, l.GangID, l.ID, st.Overlay)
+		}
 		if err := s.observe(ctx, l, st, r.Now, received); err != nil && !gone(err) {
 			s.Log.WarnContext(ctx, "take in report", "lease", l.ID, "host", hostID, "phase", st.Phase, "error", err)
 		}
@@ -83,6 +86,9 @@ func (s *Service) OnReport(ctx context.Context, hostID string, r protocol.Report
 		d := protocol.Desired{LeaseID: l.ID, Generation: l.Generation}
 		if want(l.State) == protocol.WantRunning {
 			d.Limits = s.limits(ctx, l, now)
+			if l.GangID != "" && s.Gangs != nil {
+				d.Peers = s.Gangs.Peers(l.GangID, l.ID)
+			}
 		}
 		desired = append(desired, d)
 	}
@@ -100,7 +106,7 @@ const (
 func (s *Service) countEgress(ctx context.Context, t *tracked, l *Lease, total int64) {
 	now := s.Clock()
 	s.mu.Lock()
-	due := l.State == Running && total > t.egress && (total-t.egress >= egressStep || now.Sub(t.counted) >= egressEvery)
+	due := l.State == Running && !l.GangWaits && total > t.egress && (total-t.egress >= egressStep || now.Sub(t.counted) >= egressEvery)
 	if due {
 		t.egress, t.counted = total, now
 	}

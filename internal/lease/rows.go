@@ -17,7 +17,7 @@ import (
 const leaseColumns = `id, account_id, user_id, provider_id, host_id, quote_id, name, labels, template, image,
   gpu_model, gpu_uuids, bundle, price, spec, access_token, simulated, state, generation, version, code, message,
   exit_code, cleaned, deadline, idle_seconds, idle_gpu_percent, idle_cpu_percent, spending_cap, created_at,
-  changed_at, running_since, ended_at, bid_id, interrupt_at, waits_until, interrupt_reason`
+  changed_at, running_since, ended_at, bid_id, interrupt_at, waits_until, interrupt_reason, gang_id, gang_waits`
 
 func scanLease(row interface{ Scan(...any) error }) (*Lease, error) {
 	var (
@@ -25,13 +25,13 @@ func scanLease(row interface{ Scan(...any) error }) (*Lease, error) {
 		labels, gpus, bundle, price              string
 		simulated, cleaned, idleSeconds, ceiling int64
 		deadline, created, changed, since, ended int64
-		interrupt, waits                         int64
+		interrupt, waits, gangWaits              int64
 		exit                                     sql.NullInt64
 	)
 	err := row.Scan(&l.ID, &l.AccountID, &l.UserID, &l.ProviderID, &l.HostID, &l.QuoteID, &l.Name, &labels, &l.Template,
 		&l.Image, &l.GPUModel, &gpus, &bundle, &price, &l.spec, &l.accessToken, &simulated, &l.State, &l.Generation, &l.version,
 		&l.Code, &l.Message, &exit, &cleaned, &deadline, &idleSeconds, &l.Idle.GPUPercent, &l.Idle.CPUPercent,
-		&ceiling, &created, &changed, &since, &ended, &l.BidID, &interrupt, &waits, &l.InterruptReason)
+		&ceiling, &created, &changed, &since, &ended, &l.BidID, &interrupt, &waits, &l.InterruptReason, &l.GangID, &gangWaits)
 	if err != nil {
 		return nil, err
 	}
@@ -43,7 +43,7 @@ func scanLease(row interface{ Scan(...any) error }) (*Lease, error) {
 			return nil, fmt.Errorf("lease %s: %w", l.ID, err)
 		}
 	}
-	l.Simulated, l.Cleaned = simulated == 1, cleaned == 1
+	l.Simulated, l.Cleaned, l.GangWaits = simulated == 1, cleaned == 1, gangWaits == 1
 	l.Idle.After = time.Duration(idleSeconds) * time.Second
 	l.SpendingCap = money.Amount(ceiling)
 	l.Deadline, l.CreatedAt, l.ChangedAt = store.Time(deadline), store.Time(created), store.Time(changed)
@@ -57,12 +57,12 @@ func scanLease(row interface{ Scan(...any) error }) (*Lease, error) {
 }
 
 func insertLease(ctx context.Context, tx *store.Tx, l *Lease) error {
-	_, err := tx.Exec(ctx, `INSERT INTO lease (`+leaseColumns+`) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)`,
+	_, err := tx.Exec(ctx, `INSERT INTO lease (`+leaseColumns+`) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)`,
 		l.ID, l.AccountID, l.UserID, l.ProviderID, l.HostID, l.QuoteID, l.Name, mustJSON(l.Labels), l.Template, l.Image,
 		l.GPUModel, mustJSON(l.GPUs), mustJSON(l.Bundle), mustJSON(l.Price), l.spec, l.accessToken, bit(l.Simulated),
 		string(l.State), l.Generation, l.version, l.Code, l.Message, nil, bit(l.Cleaned), store.Micros(l.Deadline),
 		int64(l.Idle.After/time.Second), l.Idle.GPUPercent, l.Idle.CPUPercent, int64(l.SpendingCap), store.Micros(l.CreatedAt),
-		store.Micros(l.ChangedAt), store.Micros(l.RunningSince), store.Micros(l.EndedAt), l.BidID, store.Micros(l.InterruptAt), store.Micros(l.WaitsUntil), l.InterruptReason)
+		store.Micros(l.ChangedAt), store.Micros(l.RunningSince), store.Micros(l.EndedAt), l.BidID, store.Micros(l.InterruptAt), store.Micros(l.WaitsUntil), l.InterruptReason, l.GangID, bit(l.GangWaits))
 	return err
 }
 
@@ -75,9 +75,9 @@ func saveState(ctx context.Context, tx *store.Tx, l *Lease) error {
 		exit = *l.ExitCode
 	}
 	n, err := tx.Exec(ctx, `UPDATE lease SET state=?, generation=?, version=version+1, code=?, message=?, exit_code=?, cleaned=?,
-		gpu_uuids=?, changed_at=?, running_since=?, ended_at=?, interrupt_at=?, waits_until=?, interrupt_reason=? WHERE id=? AND version=?`,
+		gpu_uuids=?, changed_at=?, running_since=?, ended_at=?, interrupt_at=?, waits_until=?, interrupt_reason=?, gang_waits=? WHERE id=? AND version=?`,
 		string(l.State), l.Generation, l.Code, l.Message, exit, bit(l.Cleaned), mustJSON(l.GPUs), store.Micros(l.ChangedAt),
-		store.Micros(l.RunningSince), store.Micros(l.EndedAt), store.Micros(l.InterruptAt), store.Micros(l.WaitsUntil), l.InterruptReason, l.ID, l.version)
+		store.Micros(l.RunningSince), store.Micros(l.EndedAt), store.Micros(l.InterruptAt), store.Micros(l.WaitsUntil), l.InterruptReason, bit(l.GangWaits), l.ID, l.version)
 	if err != nil {
 		return err
 	}

@@ -118,6 +118,7 @@ type Config struct {
 	Log             *slog.Logger
 	News            News    // tells renters what happened; nil: nobody does
 	Budgets         Budgets // nil: there are none
+	Gangs           Gangs   // nil: there are none
 }
 
 // Service is the lease service.

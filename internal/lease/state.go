@@ -47,6 +47,7 @@ const (
 	HostFault          Event = "host_fault"      // it runs, without GPUs that it pays for, by its host's fault
 	HostFaultOver      Event = "host_fault_over" // it has them again by itself
 	ClaimMet           Event = "claim_met"       // the GPUs that it waited for have been left
+	GangComplete       Event = "gang_complete"   // all leases of its gang run: what it costs begins
 )
 
 // transitions is the whole state machine. The table in docs/leases.md is made
@@ -76,6 +77,7 @@ var transitions = map[State]map[Event]State{
 		Outbid: Stopping, Notice: Running, Reprieve: Running,
 		// It goes on: what to do about it is its renter's choice.
 		HostFault: Running, HostFaultOver: Running,
+		GangComplete: Running,
 	},
 	Unreachable: {
 		ConfirmRunning: Running, ConfirmStopped: Stopped, RequestStop: Stopping, RequestEnd: Ending,
@@ -137,7 +139,7 @@ func (s State) HoldsCompute() bool {
 
 // TransitionTable returns the state machine as a Markdown table.
 func TransitionTable() string {
-	events := []Event{ClaimMet, Dispatch, ConfirmRunning, ConfirmStopped, ConfirmInterrupted, ConfirmAbsent, ReportFailure, RequestStop,
+	events := []Event{ClaimMet, Dispatch, ConfirmRunning, GangComplete, ConfirmStopped, ConfirmInterrupted, ConfirmAbsent, ReportFailure, RequestStop,
 		RequestStart, RequestPlace, RequestRestart, RequestEnd, LoseHost, LoseInstance, Notice, Reprieve, Outbid, AbandonHost, HostFault, HostFaultOver}
 	out := "| state | event → next state |\n|---|---|\n"
 	for _, s := range States() {

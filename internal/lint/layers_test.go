@@ -71,6 +71,7 @@ var layers = map[string]rule{
 	"internal/signup":  {layer: service, only: []string{"internal/account", "internal/store", "internal/ident", "internal/fault", "internal/ratelimit"}},
 	"internal/market":  {layer: service, never: []string{"internal/ledger", "internal/billing", "internal/catalog", "internal/placement"}},
 
+	"internal/cluster":     {layer: service, never: []string{"internal/ledger", "internal/market", "internal/placement"}},
 	"internal/reservation": {layer: service, never: []string{"internal/ledger", "internal/lease", "internal/market", "internal/placement"}},
 
 	"internal/instance": {layer: side, only: []string{"internal/protocol"}},

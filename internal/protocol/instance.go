@@ -14,7 +14,13 @@ const (
 	// the instance's place away, and is not there otherwise.
 	InstanceInterruption     = "/.suanli/run/interruption.json"
 	InstanceInterruptionName = "interruption.json" // in InstanceRunDir
-	InstanceSSHPort          = 2222                // where the instance's own SSH server listens, in its own network
+	// InstanceHostfile lists the nodes of the instance's cluster, for MPI; not there
+	// without one.
+	InstanceHostfile     = "/.suanli/run/hostfile"
+	InstanceHostfileName = "hostfile" // in InstanceRunDir
+	// InstanceOverlay is the interface of its cluster's private network.
+	InstanceOverlay = "suanli0"
+	InstanceSSHPort = 2222 // where the instance's own SSH server listens, in its own network
 )
 
 // InstanceSettings tells the process that starts in the container what to do.
@@ -37,6 +43,8 @@ type InstanceSettings struct {
 	// NoticeSignal and NoticeCommand are what is done inside when a notice comes.
 	NoticeSignal  string `json:"notice_signal,omitempty"`
 	NoticeCommand string `json:"notice_command,omitempty"`
+	// Cluster is the node's place in its cluster; nil: it stands alone.
+	Cluster *Cluster `json:"cluster,omitempty"`
 }
 
 // NoticeSignals are the signals by which the command of an instance can be told of

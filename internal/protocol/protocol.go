@@ -246,6 +246,8 @@ type InstanceSpec struct {
 	// it, when the instance is told that it will be interrupted; empty: none.
 	NoticeSignal  string `json:"notice_signal,omitempty"`
 	NoticeCommand string `json:"notice_command,omitempty"`
+	// Cluster is the node's place in its cluster; nil: it stands alone.
+	Cluster *Cluster `json:"cluster,omitempty"`
 }
 
 // Activity is a program inside an instance that knows better than its meters
@@ -312,6 +314,8 @@ type InstanceStatus struct {
 	// GPUFault says that the running instance cannot use GPUs that the host can;
 	// nil: it can, or has none, or was not asked yet.
 	GPUFault *GPUFault `json:"gpu_fault,omitempty"`
+	// Overlay is the state of its cluster's private network on this host; nil: none.
+	Overlay *Overlay `json:"overlay,omitempty"`
 }
 
 // GPUFault is a host's failure to keep a running instance's GPUs usable inside of
@@ -376,4 +380,6 @@ type Desired struct {
 	LeaseID    string    `json:"lease_id"`
 	Generation int64     `json:"generation"`
 	Limits     RunLimits `json:"limits"`
+	// Peers are the other nodes of the lease's cluster that are known by now.
+	Peers []Peer `json:"peers,omitempty"`
 }

@@ -21,6 +21,7 @@ import (
 	"suanli.dev/internal/billing"
 	"suanli.dev/internal/budget"
 	"suanli.dev/internal/catalog"
+	"suanli.dev/internal/cluster"
 	"suanli.dev/internal/console"
 	"suanli.dev/internal/earning"
 	"suanli.dev/internal/fleet"
@@ -57,6 +58,7 @@ type Services struct {
 	Budgets  *budget.Service
 	// Reservations sells capacity for a term.
 	Reservations *reservation.Service
+	Clusters     *cluster.Service
 	Entrance     *Entrance
 }
 
@@ -69,6 +71,7 @@ func (a *API) subjects() {
 	a.registerLease()
 	a.registerSpot()
 	a.registerReservations()
+	a.registerClusters()
 	a.registerBilling()
 	a.registerEarning()
 	a.registerSLA()

@@ -26,6 +26,7 @@ import (
 	"suanli.dev/internal/budget"
 	"suanli.dev/internal/bus"
 	"suanli.dev/internal/catalog"
+	"suanli.dev/internal/cluster"
 	"suanli.dev/internal/config"
 	"suanli.dev/internal/earning"
 	"suanli.dev/internal/fault"
@@ -65,6 +66,7 @@ type Cloud struct {
 	Payments  *payment.Service
 	News      *notify.Service
 	Reserve   *reservation.Service
+	Clusters  *cluster.Service
 	Budgets   *budget.Service
 	Authority *gateway.Authority
 	Tunnels   *gateway.Tunnels
@@ -243,7 +245,7 @@ func (c *Cloud) openServices(ctx context.Context, secret []byte) error {
 		Monthly: lease.MonthlyTerms{Hours: cfg.MonthlyHours, Discounts: cfg.MonthlyTerms}, Reserve: reserveBounds(cfg),
 		Trial:       lease.TrialTerms{MaxGPUs: int(cfg.TrialMaxGPUs), EgressPorts: cfg.TrialEgressPorts},
 		DefaultIdle: lease.IdleStop{After: time.Duration(cfg.IdleStopSeconds) * time.Second, GPUPercent: 5, CPUPercent: 5},
-		GatewayKeys: []string{c.Authority.GatewayAuthorizedKey()}, InnerRegistries: c.cfg.InnerRegistryHosts(), Log: log, News: c.News, Budgets: laterBudgets{func() *budget.Service { return c.Budgets }},
+		GatewayKeys: []string{c.Authority.GatewayAuthorizedKey()}, InnerRegistries: c.cfg.InnerRegistryHosts(), Log: log, News: c.News, Budgets: laterBudgets{func() *budget.Service { return c.Budgets }}, Gangs: laterClusters{func() *cluster.Service { return c.Clusters }},
 	})
 	if err != nil {
 		return err
@@ -299,6 +301,9 @@ func (c *Cloud) openServices(ctx context.Context, secret []byte) error {
 	if err != nil {
 		return err
 	}
+	if c.Clusters, err = c.openClusters(); err != nil {
+		return err
+	}
 	if c.Budgets, err = c.openBudgets(); err != nil {
 		return err
 	}
@@ -306,10 +311,10 @@ func (c *Cloud) openServices(ctx context.Context, secret []byte) error {
 	metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	entrance := &Entrance{SSHAddress: c.sshIn.Addr().String(), SSHHostKey: strings.TrimSpace(sshLine(c.Authority)), AppURL: c.appURL, Open: c.openStream, Enter: c.enter}
 	c.http = New(Config{
-		Services: Services{Accounts: c.Accounts, Catalog: cat, Fleet: c.Fleet, Billing: c.Billing, Leases: c.Leases, Market: c.Market, Reservations: c.Reserve, Payments: c.Payments, Earnings: c.Earnings, Levels: c.Levels, News: c.News, Budgets: c.Budgets, Trials: c.Trials, SignUps: c.SignUps, Entrance: entrance},
+		Services: Services{Accounts: c.Accounts, Catalog: cat, Fleet: c.Fleet, Billing: c.Billing, Leases: c.Leases, Market: c.Market, Reservations: c.Reserve, Clusters: c.Clusters, Payments: c.Payments, Earnings: c.Earnings, Levels: c.Levels, News: c.News, Budgets: c.Budgets, Trials: c.Trials, SignUps: c.SignUps, Entrance: entrance},
 		DB:       c.DB, Log: log, Version: c.version, PublicURL: cfg.APIURL(), TrustedProxies: cfg.Proxies(), Metrics: metrics, Tracing: c.tracing,
 	})
-	for _, m := range []interface{ Migrate(context.Context) error }{c.Accounts, c.Ledger, c.Fleet, c.Billing, c.Leases, c.Market, c.Reserve, c.Earnings, c.Levels, c.News, c.Payments, c.Trials, c.SignUps, c.Budgets, c.http} {
+	for _, m := range []interface{ Migrate(context.Context) error }{c.Accounts, c.Ledger, c.Fleet, c.Billing, c.Leases, c.Market, c.Reserve, c.Clusters, c.Earnings, c.Levels, c.News, c.Payments, c.Trials, c.SignUps, c.Budgets, c.http} {
 		if err := m.Migrate(ctx); err != nil {
 			return err
 		}
@@ -507,6 +512,7 @@ func (c *Cloud) Run(ctx context.Context) error {
 		part("usage sink", newUsageSink(usageSink{db: c.DB, usage: c.Billing.Usage, clock: c.clock, log: c.log, address: c.cfg.UsageSinkURL, token: c.cfg.UsageSinkToken,
 			source: c.cfg.APIURL(), version: c.version}).Run)
 	}
+	part("clusters", c.Clusters.Run)
 	part("tunnels", func(ctx context.Context) error { return c.Tunnels.Serve(ctx, c.agents) })
 	part("SSH gateway", func(ctx context.Context) error { return c.ssh.Serve(ctx, c.sshIn) })
 	part("HTTP", c.serveHTTP)

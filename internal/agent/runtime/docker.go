@@ -342,7 +342,7 @@ func (d *Docker) writeFiles(v volume, c Container) error {
 	host := hostname(c.LeaseID)
 	for name, text := range map[string]string{
 		"hostname":    host + "\n",
-		"hosts":       "127.0.0.1\tlocalhost\n127.0.1.1\t" + host + "\n",
+		"hosts":       "127.0.0.1\tlocalhost\n127.0.1.1\t" + host + "\n" + nodeHosts(c.Settings.Cluster),
 		"resolv.conf": resolv.String(),
 	} {
 		p := filepath.Join(v.etc(), name)
@@ -355,6 +355,18 @@ func (d *Docker) writeFiles(v volume, c Container) error {
 		}
 	}
 	return nil
+}
+
+// nodeHosts are the lines by which an instance knows the nodes of its cluster.
+func nodeHosts(c *protocol.Cluster) string {
+	if c == nil {
+		return ""
+	}
+	var b strings.Builder
+	for _, n := range c.Nodes {
+		fmt.Fprintf(&b, "%s\t%s\n", n.Address, n.Name)
+	}
+	return b.String()
 }
 
 func hostname(lease string) string {
@@ -770,6 +782,41 @@ func (d *Docker) Dial(ctx context.Context, lease string, port int) (net.Conn, er
 	}
 	dialer := net.Dialer{Timeout: 10 * time.Second}
 	return dialer.DialContext(ctx, "tcp", net.JoinHostPort(address, strconv.Itoa(port)))
+}
+
+// Namespace implements Driver.
+func (d *Docker) Namespace(ctx context.Context, lease string) (*os.File, error) {
+	pid := func() (int, string, error) {
+		r, err := d.api.ContainerInspect(ctx, containerName(lease), client.ContainerInspectOptions{})
+		if err != nil {
+			return 0, "", fmt.Errorf("inspect the container: %w", err)
+		}
+		if r.Container.State == nil || !r.Container.State.Running || r.Container.State.Pid == 0 {
+			return 0, "", ErrNotRunning
+		}
+		isolation := ""
+		if r.Container.HostConfig != nil {
+			isolation = r.Container.HostConfig.Runtime
+		}
+		return r.Container.State.Pid, isolation, nil
+	}
+	n, isolation, err := pid()
+	if err != nil {
+		return nil, err
+	}
+	if strings.HasPrefix(isolation, "runsc") {
+		return nil, &Error{Code: "engine", Reason: "instances under gVisor have a network stack of their own, which sees no device that is added later; take hosts with runc or crun"}
+	}
+	f, err := os.Open(filepath.Join("/proc", strconv.Itoa(n), "ns", "net"))
+	if err != nil {
+		return nil, fmt.Errorf("open the instance's network: %w", err)
+	}
+	// The process may have ended, and its number been given to another one.
+	if again, _, err := pid(); err != nil || again != n {
+		_ = f.Close()
+		return nil, ErrNotRunning
+	}
+	return f, nil
 }
 
 // Exec implements Driver.

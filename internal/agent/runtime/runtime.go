@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"os"
 	"time"
 
 	"suanli.dev/internal/protocol"
@@ -158,6 +159,9 @@ type Driver interface {
 	// arguments, and returns the first 64 KiB that it printed. An error means that it
 	// did not run to its end with success, which says nothing of what it was to find.
 	Exec(ctx context.Context, leaseID string, args []string) ([]byte, error)
+	// Namespace opens the network namespace of a running instance, for a device to be
+	// put into it; nil: instances are simulated, and have none. The caller closes it.
+	Namespace(ctx context.Context, leaseID string) (*os.File, error)
 	// Report reads what the instance's init says; false: nothing fresh.
 	Report(leaseID string) (protocol.InstanceReport, bool)
 	// Traffic returns the counters of all leases, restoring the table of rules if

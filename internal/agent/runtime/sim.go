@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"sync"
 	"time"
 
@@ -252,6 +253,11 @@ func (s *Sim) Dial(_ context.Context, lease string, _ int) (net.Conn, error) {
 		_, _ = io.Copy(far, far)
 	}()
 	return near, nil
+}
+
+// Namespace implements Driver: there is none.
+func (s *Sim) Namespace(ctx context.Context, lease string) (*os.File, error) {
+	return nil, s.act(ctx, "namespace", lease)
 }
 
 // Exec implements Driver: it prints what Inside says.
