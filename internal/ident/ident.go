@@ -57,6 +57,8 @@ const (
 
 	Budget      Kind = "bg"
 	PriceChange Kind = "pc"
+
+	Replica Kind = "rp" // a run of a control plane
 )
 
 var encoding = base32.NewEncoding("0123456789abcdefghjkmnpqrstvwxyz").WithPadding(base32.NoPadding)
@@ -81,7 +83,7 @@ func Check(k Kind, s string) error {
 }
 
 // kinds are all kinds; see Resembles.
-var kinds = []Kind{Account, User, Key, Session, SSHKey, Host, Gateway, Token, Listing, Quote, Lease, Usage, Charge, Rate, Transfer, Invoice, Request, Event, Audit, Bid, Maintenance, Payout, Notification, Webhook, Delivery, Payment, Repayment, Budget, PriceChange}
+var kinds = []Kind{Account, User, Key, Session, SSHKey, Host, Gateway, Token, Listing, Quote, Lease, Usage, Charge, Rate, Transfer, Invoice, Request, Event, Audit, Bid, Maintenance, Payout, Notification, Webhook, Delivery, Payment, Repayment, Budget, PriceChange, Replica}
 
 // resembling is how much of an identifier people show or compare: a prefix of one
 // that is as long is taken for it.

@@ -54,6 +54,7 @@ var layers = map[string]rule{
 	"internal/mail":                    {layer: core, only: nothing},
 	"internal/config":                  {layer: core, only: []string{"internal/money", "internal/pricing"}},
 	"internal/store":                   {layer: core},
+	"internal/replica":                 {layer: core, only: []string{"internal/store", "internal/ident", "internal/fault"}},
 	"internal/bus":                     {layer: core, never: []string{"internal/store", "internal/money"}},
 	"internal/ledger":                  {layer: core, only: []string{"internal/store", "internal/money", "internal/ident", "internal/fault"}},
 	"api":                              {layer: core, only: []string{"internal/money"}},

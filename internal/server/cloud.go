@@ -43,6 +43,7 @@ import (
 	"suanli.dev/internal/payment/stripe"
 	"suanli.dev/internal/pricing"
 	"suanli.dev/internal/protocol"
+	"suanli.dev/internal/replica"
 	"suanli.dev/internal/reservation"
 	"suanli.dev/internal/sla"
 	"suanli.dev/internal/store"
@@ -67,6 +68,7 @@ type Cloud struct {
 	Authority *gateway.Authority
 	Tunnels   *gateway.Tunnels
 	DB        *store.DB
+	Replicas  *replica.Service
 
 	unlock  func() error // gives the embedded database up to another control plane
 	cfg     *config.Config
@@ -85,6 +87,7 @@ type Cloud struct {
 	tracer  trace.Tracer
 	flush   func(context.Context) error // delivers the traces that are left
 	clock   func() time.Time            // steady: see steadyClock
+	peers   peers
 }
 
 // OpenCloud opens the stores and listeners of a control plane. On an error
@@ -123,17 +126,28 @@ func OpenCloud(ctx context.Context, cfg *config.Config, version string, log *slo
 		return nil, err
 	}
 	c.tracer = tracer(c.tracing)
-	secret, err := masterKey(filepath.Join(cfg.DataDir, "master.key"))
+	keyFile := cfg.MasterKeyFile
+	if keyFile == "" {
+		keyFile = filepath.Join(cfg.DataDir, "master.key")
+	}
+	secret, err := masterKey(keyFile)
 	if err != nil {
 		return nil, err
 	}
 	if c.DB, err = store.Open(ctx, cfg.DatabaseAddress()); err != nil {
 		return nil, err
 	}
+	if err := c.shareKeys(ctx, secret, filepath.Join(cfg.DataDir, "authority")); err != nil {
+		return nil, err
+	}
 	if c.Authority, err = gateway.OpenAuthority(filepath.Join(cfg.DataDir, "authority"), time.Now); err != nil {
 		return nil, err
 	}
-	if c.images, err = OpenImages(filepath.Join(cfg.DataDir, "images")); err != nil {
+	images := cfg.ImagesDir
+	if images == "" {
+		images = filepath.Join(cfg.DataDir, "images")
+	}
+	if c.images, err = OpenImages(images); err != nil {
 		return nil, err
 	}
 	if err := c.openServices(ctx, secret); err != nil {
@@ -145,12 +159,18 @@ func OpenCloud(ctx context.Context, cfg *config.Config, version string, log *slo
 	if _, err := c.bus.Handle(protocol.AnyReportSubject, "control", c.takeReport); err != nil {
 		return nil, err
 	}
+	if err := c.listenToReplicas(); err != nil {
+		return nil, err
+	}
 	c.openEdges()
 	return c, c.bootstrap(ctx)
 }
 
 func (c *Cloud) openServices(ctx context.Context, secret []byte) error {
 	cfg, log := c.cfg, c.log
+	if err := c.joinReplicas(ctx); err != nil {
+		return err
+	}
 	cat, err := catalog.Load(cfg.CatalogDir)
 	if err != nil {
 		return err
@@ -187,6 +207,7 @@ func (c *Cloud) openServices(ctx context.Context, secret []byte) error {
 		SpotHolds: func(ctx context.Context, tx *store.Tx, hostID string) (map[string]fleet.SpotHold, error) {
 			return c.Market.Holds(ctx, tx, hostID)
 		},
+		Replicas: c.fleetReplicas(), OnChange: c.tellHost,
 		// A gateway's streams end with its tunnel, at once.
 		OnGatewayRemoved: func(id string) { c.Tunnels.Disconnect(id) },
 		OnGPUFault: func(ctx context.Context, f fleet.GPUFault) {
@@ -242,6 +263,7 @@ func (c *Cloud) openServices(ctx context.Context, secret []byte) error {
 		Trial:       lease.TrialTerms{MaxGPUs: int(cfg.TrialMaxGPUs), EgressPorts: cfg.TrialEgressPorts},
 		DefaultIdle: lease.IdleStop{After: time.Duration(cfg.IdleStopSeconds) * time.Second, GPUPercent: 5, CPUPercent: 5},
 		GatewayKeys: []string{c.Authority.GatewayAuthorizedKey()}, InnerRegistries: c.cfg.InnerRegistryHosts(), Log: log, News: c.News, Budgets: laterBudgets{func() *budget.Service { return c.Budgets }},
+		Commands: c.commands(), Leads: c.Replicas.Leads, OnChange: c.tellLease,
 	})
 	if err != nil {
 		return err
@@ -437,6 +459,7 @@ func (c *Cloud) takeReport(ctx context.Context, subject string, data []byte) (an
 	if err := json.Unmarshal(data, &r); err != nil {
 		return nil, fault.New(fault.Invalid, "bad_report", "the report is not JSON of protocol version %d: %v", protocol.Version, err)
 	}
+	c.tellReport(ctx, hostID, data)
 	return c.Fleet.Report(ctx, hostID, r, received)
 }
 
@@ -474,19 +497,22 @@ func (c *Cloud) Run(ctx context.Context) error {
 			}
 		})
 	}
+	// Of several replicas one does what is to be done once.
+	once := c.Replicas.Leading
+	part("replicas", c.Replicas.Run)
 	part("accounts", c.Accounts.Run)
-	part("answers", c.http.Run)
+	part("answers", once(c.http.Run))
 	part("fleet", c.Fleet.Run)
-	part("billing", c.Billing.Run)
-	part("invoices", c.Billing.RunInvoices)
-	part("dunning", c.Billing.RunDunning)
+	part("billing", once(c.Billing.Run))
+	part("invoices", once(c.Billing.RunInvoices))
+	part("dunning", once(c.Billing.RunDunning))
 	part("leases", c.Leases.Run)
 	part("service levels", c.Levels.Run)
-	part("spot market", c.Market.Run)
-	part("payments", c.Payments.Run)
+	part("spot market", once(c.Market.Run))
+	part("payments", once(c.Payments.Run))
 	part("news", c.News.Run)
-	part("reservations", c.Reserve.Run)
-	part("budgets", c.Budgets.Run)
+	part("reservations", once(c.Reserve.Run))
+	part("budgets", once(c.Budgets.Run))
 	part("tunnels", func(ctx context.Context) error { return c.Tunnels.Serve(ctx, c.agents) })
 	part("SSH gateway", func(ctx context.Context) error { return c.ssh.Serve(ctx, c.sshIn) })
 	part("HTTP", c.serveHTTP)
@@ -534,6 +560,7 @@ func (c *Cloud) Close() error {
 			}
 		}
 	}
+	c.peers.close()
 	if c.bus != nil {
 		c.bus.Close()
 	}
