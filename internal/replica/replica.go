@@ -408,3 +408,51 @@ func (s *Service) whileLeading(ctx context.Context, run func(context.Context) er
 		}
 	}
 }
+
+// Running returns the address of a control plane that runs on a database, or nothing:
+// it watches for a few seconds whether one of them shows a sign of life.
+func Running(ctx context.Context, db *store.DB) (string, error) {
+	beats := func() (map[string]int64, map[string]string, error) {
+		beat, address := map[string]int64{}, map[string]string{}
+		err := db.View(ctx, func(ctx context.Context, tx *store.Tx) error {
+			var there int64
+			if err := tx.QueryRow(ctx, `SELECT COUNT(*) FROM information_schema.tables WHERE table_schema = current_schema() AND table_name = 'replicas'`).Scan(&there); err != nil || there == 0 {
+				return err
+			}
+			rows, err := tx.Query(ctx, `SELECT id, address, beat FROM replicas`)
+			if err != nil {
+				return err
+			}
+			defer rows.Close()
+			for rows.Next() {
+				var id, at string
+				var n int64
+				if err := rows.Scan(&id, &at, &n); err != nil {
+					return err
+				}
+				beat[id], address[id] = n, at
+			}
+			return rows.Err()
+		})
+		return beat, address, err
+	}
+	first, _, err := beats()
+	if err != nil || len(first) == 0 {
+		return "", err
+	}
+	select {
+	case <-ctx.Done():
+		return "", ctx.Err()
+	case <-time.After(3500 * time.Millisecond):
+	}
+	then, address, err := beats()
+	if err != nil {
+		return "", err
+	}
+	for id, n := range then {
+		if n != first[id] {
+			return address[id], nil
+		}
+	}
+	return "", nil
+}

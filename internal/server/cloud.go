@@ -153,6 +153,9 @@ func OpenCloud(ctx context.Context, cfg *config.Config, version string, log *slo
 	if err := c.openServices(ctx, secret); err != nil {
 		return nil, err
 	}
+	if err := c.Replicas.Join(ctx); err != nil {
+		return nil, err
+	}
 	if c.bus, err = bus.Open(ctx, bus.Config{URL: cfg.Bus, HostKey: func(ctx context.Context, hostID string) (string, bool) { return c.Fleet.BusKey(ctx, hostID) }, Log: log}); err != nil {
 		return nil, err
 	}
@@ -168,7 +171,7 @@ func OpenCloud(ctx context.Context, cfg *config.Config, version string, log *slo
 
 func (c *Cloud) openServices(ctx context.Context, secret []byte) error {
 	cfg, log := c.cfg, c.log
-	if err := c.joinReplicas(ctx); err != nil {
+	if err := c.openReplicas(ctx); err != nil {
 		return err
 	}
 	cat, err := catalog.Load(cfg.CatalogDir)

@@ -134,8 +134,8 @@ func (c *Cloud) keepKeys(ctx context.Context, vault *account.Vault, dir string) 
 	})
 }
 
-// joinReplicas makes this process one of the cloud's control planes.
-func (c *Cloud) joinReplicas(ctx context.Context) error {
+// openReplicas opens what this process knows of the cloud's other control planes.
+func (c *Cloud) openReplicas(ctx context.Context) error {
 	var err error
 	c.Replicas, err = replica.New(replica.Config{DB: c.DB, Address: c.replicaAddress(), Build: c.version, Log: c.log,
 		OnLost: func() {
@@ -146,10 +146,7 @@ func (c *Cloud) joinReplicas(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := c.Replicas.Migrate(ctx); err != nil {
-		return err
-	}
-	return c.Replicas.Join(ctx)
+	return c.Replicas.Migrate(ctx)
 }
 
 // replicaAddress is where other replicas dial this one.
