@@ -86,6 +86,7 @@ func TestEveryCommandPrintsJSONWhenAsked(t *testing.T) {
 		"reserve quote": {"of-1"}, "reserve create": {"of-1", "--agree", "5"}, "reserve ls": {}, "reserve show": {"team"}, "reserve set": {"team", "--renew"}, "reserve cancel": {"team"}, "host reserve": {"ho-1", "--terms", "1=5%"},
 		"budget create": {"all", "100"}, "budget ls": {}, "budget show": {"bg-1"}, "budget set": {"bg-1", "--amount", "200"}, "budget delete": {"bg-1"},
 		"price ls": {}, "price accept": {"pc-1"}, "price decline": {"pc-1"}, "price propose": {"ho-1", "0.5"},
+		"drill host-outage": {"--host", "ho-1", "--yes", "--no-wait"}, "drill zone-outage": {"--zone", "cn/a", "--yes", "--no-wait"}, "drill show": {"dr-1"}, "drill stop": {"dr-1"},
 		"exchange set": {"USD", "CNY", "7.1", "--until", "2027-01-01T00:00:00Z"}, "exchange ls": {},
 		"demo": {p.url, "--password-file", "-"}, "end": {"mine"},
 		"notifications": {}, "webhook ls": {}, "webhook create": {"https://example.com"}, "webhook change": {"wh-1", "--enabled=false"}, "webhook rotate": {"wh-1"}, "webhook delete": {"wh-1"},

@@ -69,3 +69,6 @@ func (s *Service) Overhear(hostID string, r protocol.Report, received time.Time)
 	s.mu.Unlock()
 	s.Money.ConfirmAlive(alive, received)
 }
+
+// OnHost returns the leases that a host may still have something of.
+func (s *Service) OnHost(hostID string) []*Lease { return s.onHost(hostID) }

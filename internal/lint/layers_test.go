@@ -71,6 +71,8 @@ var layers = map[string]rule{
 	"internal/trial":   {layer: service, never: []string{"internal/lease", "internal/fleet", "internal/ledger"}},
 	"internal/market":  {layer: service, never: []string{"internal/ledger", "internal/billing", "internal/catalog", "internal/placement"}},
 
+	"internal/drill": {layer: service, only: []string{"internal/fleet", "internal/lease", "internal/account", "internal/store", "internal/ident", "internal/fault"}},
+
 	"internal/reservation": {layer: service, never: []string{"internal/ledger", "internal/lease", "internal/market", "internal/placement"}},
 
 	"internal/instance": {layer: side, only: []string{"internal/protocol"}},

@@ -22,6 +22,7 @@ import (
 	"suanli.dev/internal/budget"
 	"suanli.dev/internal/catalog"
 	"suanli.dev/internal/console"
+	"suanli.dev/internal/drill"
 	"suanli.dev/internal/earning"
 	"suanli.dev/internal/fleet"
 	"suanli.dev/internal/lease"
@@ -53,6 +54,7 @@ type Services struct {
 	Trials   *trial.Service
 	News     *notify.Service
 	Budgets  *budget.Service
+	Drills   *drill.Service
 	// Reservations sells capacity for a term.
 	Reservations *reservation.Service
 	Entrance     *Entrance
@@ -62,6 +64,7 @@ type Services struct {
 // name that adds nothing if its service is nil.
 func (a *API) subjects() {
 	a.registerAccount()
+	a.registerDrills()
 	a.registerCatalog()
 	a.registerFleet()
 	a.registerLease()

@@ -27,6 +27,7 @@ import (
 	"suanli.dev/internal/bus"
 	"suanli.dev/internal/catalog"
 	"suanli.dev/internal/config"
+	"suanli.dev/internal/drill"
 	"suanli.dev/internal/earning"
 	"suanli.dev/internal/fault"
 	"suanli.dev/internal/fleet"
@@ -65,6 +66,7 @@ type Cloud struct {
 	News      *notify.Service
 	Reserve   *reservation.Service
 	Budgets   *budget.Service
+	Drills    *drill.Service
 	Authority *gateway.Authority
 	Tunnels   *gateway.Tunnels
 	DB        *store.DB
@@ -315,14 +317,19 @@ func (c *Cloud) openServices(ctx context.Context, secret []byte) error {
 	if c.Budgets, err = c.openBudgets(); err != nil {
 		return err
 	}
+	c.Drills, err = drill.New(drill.Config{DB: c.DB, Clock: c.clock, Hosts: c.Fleet, Leases: c.Leases, Audit: c.Accounts.Audit, Log: log,
+		Cut: func(hostID string) { c.Tunnels.Disconnect(hostID) }})
+	if err != nil {
+		return err
+	}
 	metrics := prometheus.NewRegistry()
 	metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	entrance := &Entrance{SSHAddress: c.sshIn.Addr().String(), SSHHostKey: strings.TrimSpace(sshLine(c.Authority)), AppURL: c.appURL, Open: c.openStream, Enter: c.enter}
 	c.http = New(Config{
-		Services: Services{Accounts: c.Accounts, Catalog: cat, Fleet: c.Fleet, Billing: c.Billing, Leases: c.Leases, Market: c.Market, Reservations: c.Reserve, Payments: c.Payments, Earnings: c.Earnings, Levels: c.Levels, News: c.News, Budgets: c.Budgets, Trials: c.Trials, Entrance: entrance},
+		Services: Services{Accounts: c.Accounts, Catalog: cat, Fleet: c.Fleet, Billing: c.Billing, Leases: c.Leases, Market: c.Market, Reservations: c.Reserve, Payments: c.Payments, Earnings: c.Earnings, Levels: c.Levels, News: c.News, Budgets: c.Budgets, Drills: c.Drills, Trials: c.Trials, Entrance: entrance},
 		DB:       c.DB, Log: log, Version: c.version, PublicURL: cfg.APIURL(), TrustedProxies: cfg.Proxies(), Metrics: metrics, Tracing: c.tracing,
 	})
-	for _, m := range []interface{ Migrate(context.Context) error }{c.Accounts, c.Ledger, c.Fleet, c.Billing, c.Leases, c.Market, c.Reserve, c.Earnings, c.Levels, c.News, c.Payments, c.Trials, c.Budgets, c.http} {
+	for _, m := range []interface{ Migrate(context.Context) error }{c.Accounts, c.Ledger, c.Fleet, c.Billing, c.Leases, c.Market, c.Reserve, c.Earnings, c.Levels, c.News, c.Payments, c.Trials, c.Budgets, c.Drills, c.http} {
 		if err := m.Migrate(ctx); err != nil {
 			return err
 		}
@@ -514,6 +521,7 @@ func (c *Cloud) Run(ctx context.Context) error {
 	part("spot market", once(c.Market.Run))
 	part("payments", once(c.Payments.Run))
 	part("news", c.News.Run)
+	part("drills", c.Drills.Run)
 	part("reservations", once(c.Reserve.Run))
 	part("budgets", once(c.Budgets.Run))
 	part("tunnels", func(ctx context.Context) error { return c.Tunnels.Serve(ctx, c.agents) })

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -81,7 +82,7 @@ func (c *Cloud) openEdges() {
 		Authority: c.Authority, ServeBus: c.bus.ServeConn, Registry: c.images.Pull(), Agents: mux, Directory: dir, Log: c.log,
 		AdmitGateway: c.admitGateway, Replica: isReplica, Elsewhere: c.elsewhere(),
 		Admit: func(ctx context.Context, hostID string) error {
-			if err := c.fit(); err != nil {
+			if err := errors.Join(c.fit(), c.Drills.Allow(hostID)); err != nil {
 				return err
 			}
 			if _, ok := c.Fleet.BusKey(ctx, hostID); !ok {
