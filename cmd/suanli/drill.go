@@ -116,7 +116,7 @@ func printDrill(cmd *cobra.Command, d *api.Drill) error {
 			ended = tr("yes")
 			lost++
 		}
-		t.add(l.LeaseID, l.HostID, l.Before, l.Now, time.Duration(l.UnreachableSeconds)*time.Second, ended)
+		t.add(l.LeaseID, l.HostID, word(l.Before), word(l.Now), time.Duration(l.UnreachableSeconds)*time.Second, ended)
 	}
 	t.print(cmd.OutOrStdout())
 	switch {

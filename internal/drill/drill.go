@@ -294,15 +294,18 @@ func (s *Service) Get(ctx context.Context, p account.Principal, id string) (Dril
 func (f *Felt) judge(all []lease.Change, begun, now time.Time) {
 	f.Now = f.Before
 	var since time.Time
+	// By when a change was written, as its identifier has it: a lease is dated
+	// unreachable from its host's last sign of life, which was before the drill.
+	first := ident.First(ident.Event, begun)
 	for _, c := range all {
-		if c.At.Before(begun) {
+		if c.ID < first {
 			continue
 		}
 		f.Changes = append(f.Changes, c)
 		f.Now = c.To
 		switch {
 		case c.To == lease.Unreachable && since.IsZero():
-			since = c.At
+			since = latest(c.At, begun)
 		case c.To != lease.Unreachable && !since.IsZero():
 			f.Unreachable += c.At.Sub(since)
 			since = time.Time{}
@@ -359,6 +362,13 @@ func (s *Service) look(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+func latest(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
 }
 
 func each(rows interface {

@@ -9,6 +9,7 @@ import (
 	"suanli.dev/internal/account"
 	"suanli.dev/internal/fault"
 	"suanli.dev/internal/fleet"
+	"suanli.dev/internal/ident"
 	"suanli.dev/internal/lease"
 	"suanli.dev/internal/store"
 	"suanli.dev/internal/store/storetest"
@@ -57,6 +58,9 @@ func service(t *testing.T, db *store.DB, c *cloud) *Service {
 	return s
 }
 
+// at is the identifier of a change that is written then.
+func at(t time.Time) string { return ident.First(ident.Event, t) }
+
 func wantCode(t *testing.T, err error, code string) {
 	t.Helper()
 	if f, ok := fault.As(err); !ok || f.Code != code {
@@ -95,20 +99,21 @@ func TestADrillNeedsConsentCutsItsHostsAndEndsByItself(t *testing.T) {
 			}
 		}
 		c.past = map[string][]lease.Change{"ls-1": {
-			{At: begun.Add(-time.Hour), To: lease.Running},
-			{At: begun.Add(15 * time.Second), From: lease.Running, To: lease.Unreachable},
+			{ID: at(begun.Add(-time.Hour)), At: begun.Add(-time.Hour), To: lease.Running},
+			// It is dated by the last sign of life, which was before the drill.
+			{ID: at(begun.Add(15 * time.Second)), At: begun.Add(-time.Second), From: lease.Running, To: lease.Unreachable},
 		}}
 		c.pass(time.Minute) // nobody looks again, and the store may be gone
 		if err := s.Allow("ho-1"); err != nil {
 			t.Errorf("after its end: %v", err)
 		}
 		d, err = s.Get(ctx, account.Principal{}, d.ID)
-		if err != nil || !d.Over || d.Recovered || d.Leases[0].Unreachable != 45*time.Second || d.Leases[0].Ended {
+		if err != nil || !d.Over || d.Recovered || d.Leases[0].Unreachable != time.Minute || d.Leases[0].Ended {
 			t.Fatalf("%+v, %v", d, err)
 		}
-		c.past["ls-1"] = append(c.past["ls-1"], lease.Change{At: begun.Add(65 * time.Second), From: lease.Unreachable, To: lease.Running})
+		c.past["ls-1"] = append(c.past["ls-1"], lease.Change{ID: at(begun.Add(65 * time.Second)), At: begun.Add(65 * time.Second), From: lease.Unreachable, To: lease.Running})
 		d, err = s.Get(ctx, account.Principal{}, d.ID)
-		if err != nil || !d.Recovered || d.Leases[0].Unreachable != 50*time.Second || len(d.Leases[0].Changes) != 2 || d.Leases[0].Now != lease.Running {
+		if err != nil || !d.Recovered || d.Leases[0].Unreachable != 65*time.Second || len(d.Leases[0].Changes) != 2 || d.Leases[0].Now != lease.Running {
 			t.Fatalf("%+v, %v", d, err)
 		}
 	})
