@@ -110,6 +110,13 @@ chaos: ## Kill parts of a cloud hundreds of times: make chaos KILLS=200 SEED=n
 	echo "seed $(SEED), $(KILLS) kills from place $(FIRST)"; \
 	run || { echo "seed $(SEED) failed; once more, to see whether it fails again"; run; exit 1; }
 
+SEEDS        ?= 1
+
+.PHONY: drill
+drill: ## Break parts of a cloud of many machines, from a seed: make drill SEED=n SEEDS=200
+	SUANLI_TEST_SEED=$(SEED) SUANLI_TEST_SEEDS=$(SEEDS) deploy/setup-test.sh \
+		$(GO) test -count=1 -v -timeout $$(($(SEEDS) * 2 + 5))m -run WhateverPartFails ./e2e
+
 .PHONY: test-engines
 test-engines: $(RUNSC) ## Test hosts with Podman and with gVisor, which are installed or built for it
 	SUANLI_TEST_PACKAGES="podman runc" SUANLI_TEST_PODMAN=podman SUANLI_TEST_RUNSC=$(abspath $(RUNSC)) deploy/setup-test.sh \

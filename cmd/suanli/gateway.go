@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -87,6 +88,7 @@ func gatewayCommand() *cobra.Command {
 			if err != nil {
 				return errors.New(tr("this machine has not joined a cloud: run suanli gateway join first (%s)", err))
 			}
+			id.Address = cmp.Or(cfg.CloudAddress, id.Address)
 			at, err := listenSite(cfg)
 			if err != nil {
 				return err

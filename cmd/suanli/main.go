@@ -172,7 +172,7 @@ func newRoot() *cobra.Command {
 	add("enter", sshCommand(), execCommand(), logsCommand(), cpCommand(), forwardCommand(), topCommand(), openCommand())
 	add("host", hostCommand(), agentCommand(), earningsCommand(), payoutCommand())
 	add("account", loginCommand(), signUpCommand(), logoutCommand(), accountCommand(), keyCommand(), balanceCommand(), payCommand(), billCommand(), monthlyCommand(), couponCommand(), trialCommand(), invoiceCommand(), budgetCommand(), priceCommand(), slaCommand(), statusCommand(), notificationsCommand(), webhookCommand())
-	add("operate", upCommand(), serverCommand(), gatewayCommand(), configCommand(), doctorCommand(), backupCommand(), restoreCommand(),
+	add("operate", upCommand(), serverCommand(), gatewayCommand(), configCommand(), doctorCommand(), backupCommand(), restoreCommand(), migrateCommand(), drillCommand(),
 		ledgerCommand(), exchangeCommand(), priceListCommand(), volumeCommand(), depositCommand(), refundCommand(), imageCommand(), openapiCommand(), demoCommand(), simCommand())
 	finish(root)
 	return root

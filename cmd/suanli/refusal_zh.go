@@ -35,6 +35,8 @@ var zhCodes = map[string]string{
 	"internal":                "服务器内部错误，原因见其日志",
 	"canceled":                "请求在完成之前被取消",
 	"store_in_use":            "该数据库正被另一个控制面使用",
+	"master_key_differs":      "数据库中的密钥由另一个主密钥封存：请让所有副本使用同一个主密钥",
+	"replica_lost":            "此控制面已与数据库失去联系，请连接另一个",
 	"disk_full":               "云的数据库磁盘已满，暂时无法更改",
 	"unknown_question":        "控制面不认识网关的这个询问，网关版本可能更新",
 	"bad_report":              "主机上报的内容无法读取",

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -191,14 +192,17 @@ func runAgent(ctx context.Context, cfg *config.Config, dir string, id tunnel.Ide
 	if err != nil {
 		return usageError{err}
 	}
+	last := "" // address that was connected to
 	c := agent.Config{
+		Elsewhere:       len(tunnel.Addresses(id.Address)) > 1,
 		InnerRegistries: inner, ImageMiB: cfg.ImageCacheGiB << 10,
 		Dir: dir, HostID: id.HostID, Simulate: cfg.Simulate, DockerHost: cfg.Docker, Isolation: cfg.Isolation, Table: cfg.FirewallTable, Log: log,
 		Connect: func(ctx context.Context) (agent.Connection, error) {
-			t, err := tunnel.Dial(ctx, tunnel.Config{Identity: id, Log: log})
+			t, err := tunnel.Dial(ctx, tunnel.Config{Identity: id, Last: last, Log: log})
 			if err != nil {
 				return agent.Connection{}, err
 			}
+			last = t.Address()
 			return agent.Connection{Bus: t, Streams: t, Done: t.Done(), Close: t.Close}, nil
 		},
 	}
@@ -264,6 +268,7 @@ func agentCommand() *cobra.Command {
 			if err != nil {
 				return errors.New(tr("this machine has not joined a cloud: run suanli agent join first (%s)", err))
 			}
+			id.Address = cmp.Or(cfg.CloudAddress, id.Address)
 			return runAgent(cmd.Context(), cfg, dir, id, newLog(cfg, cmd.ErrOrStderr()))
 		},
 	}

@@ -48,6 +48,9 @@ type Config struct {
 	// Connect dials the control plane; it is called again, with growing pauses,
 	// whenever the connection is lost. Leases run on meanwhile.
 	Connect func(ctx context.Context) (Connection, error)
+	// Elsewhere says that Connect can reach other replicas of the control plane: one
+	// that does not answer a report is left at once.
+	Elsewhere bool
 	// Bus and Streams are used instead of Connect when they never need redialling,
 	// as inside one process.
 	Bus     Bus

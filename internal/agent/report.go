@@ -25,7 +25,11 @@ func (a *Agent) reportLoop(ctx context.Context, bus Bus) error {
 	for {
 		report := a.report()
 		var reply protocol.ReportReply
-		sendCtx, cancel := context.WithTimeout(ctx, 15*time.Second)
+		patience := 15 * time.Second
+		if a.cfg.Elsewhere {
+			patience = min(max(2*beat, 3*time.Second), patience)
+		}
+		sendCtx, cancel := context.WithTimeout(ctx, patience)
 		err := bus.Request(sendCtx, protocol.ReportSubject(a.cfg.HostID), report, &reply)
 		cancel()
 		if ctx.Err() != nil {
@@ -36,6 +40,12 @@ func (a *Agent) reportLoop(ctx context.Context, bus Bus) error {
 		case err != nil:
 			failures++
 			a.log.Warn("a report was not answered", "error", err, "in_a_row", failures)
+			if a.cfg.Elsewhere {
+				a.mu.Lock()
+				a.wantInv = true
+				a.mu.Unlock()
+				return fmt.Errorf("this control plane does not answer: %w", err)
+			}
 			a.mu.Lock()
 			a.wantInv = a.wantInv || report.Inventory != nil
 			a.mu.Unlock()

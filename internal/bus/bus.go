@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"net"
 	"net/url"
+	"strings"
 	"sync"
 	"time"
 
@@ -38,8 +39,8 @@ const (
 // Config says what the bus is made of.
 type Config struct {
 	// URL is the leaf node address of an outside NATS cluster, which connects
-	// the control planes of one cloud: "nats-leaf://user:pass@host:7422". Empty:
-	// this process is the whole bus.
+	// the control planes of one cloud: "nats-leaf://user:pass@host:7422", several
+	// separated by commas. Empty: this process is the whole bus.
 	URL string
 	// HostKey returns the public nkey of an enrolled host; not ok: there is no
 	// such host, or it may not come in any more.
@@ -78,11 +79,18 @@ func Open(ctx context.Context, cfg Config) (*Bus, error) {
 		CustomClientAuthentication: &gatekeeper{secret: secret, hostKey: cfg.HostKey, log: cfg.Log},
 	}
 	if cfg.URL != "" {
-		u, err := url.Parse(cfg.URL)
-		if err != nil || u.Host == "" {
-			return nil, fmt.Errorf("bus address %q: want nats-leaf://[user:password@]host:port", cfg.URL)
+		remote := &server.RemoteLeafOpts{DialTimeout: 5 * time.Second,
+			// A host's reports are for the control plane that it is connected to.
+			DenyExports: []string{protocol.AnyReportSubject}, DenyImports: []string{protocol.AnyReportSubject}}
+		for part := range strings.SplitSeq(cfg.URL, ",") {
+			u, err := url.Parse(strings.TrimSpace(part))
+			if err != nil || u.Host == "" {
+				return nil, fmt.Errorf("bus address %q: want nats-leaf://[user:password@]host:port", part)
+			}
+			remote.URLs = append(remote.URLs, u)
 		}
-		opts.LeafNode.Remotes = []*server.RemoteLeafOpts{{URLs: []*url.URL{u}, DialTimeout: 5 * time.Second}}
+		opts.LeafNode.ReconnectInterval = time.Second
+		opts.LeafNode.Remotes = []*server.RemoteLeafOpts{remote}
 	}
 	s, err := server.NewServer(opts)
 	if err != nil {

@@ -99,15 +99,39 @@ func TestTwoControlPlanesShareHostsThroughAnOutsideCluster(t *testing.T) {
 	if _, err := host.Handle(protocol.CommandSubject(id), "", func(context.Context, string, []byte) (any, error) { return "done", nil }); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := b.Handle(protocol.AnyReportSubject, "control", func(context.Context, string, []byte) (any, error) { return "noted", nil }); err != nil {
+	for name, side := range map[string]*bus.Bus{"its own": a, "another": b} {
+		if _, err := side.Handle(protocol.AnyReportSubject, "control", func(context.Context, string, []byte) (any, error) { return name, nil }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	heard := make(chan string, 1)
+	if _, err := b.Subscribe("replica.host", func(_ context.Context, _ string, data []byte) {
+		select {
+		case heard <- string(data):
+		default:
+		}
+	}); err != nil {
 		t.Fatal(err)
 	}
 	var out string
 	eventually(t, "the other control plane commands the host", func() bool {
 		return b.Request(t.Context(), protocol.CommandSubject(id), 1, &out) == nil && out == "done"
 	})
-	eventually(t, "the host reports to the other control plane", func() bool {
-		return host.Request(t.Context(), protocol.ReportSubject(id), 1, &out) == nil && out == "noted"
+	for range 20 { // a report is for the control plane that its host is connected to
+		if err := host.Request(t.Context(), protocol.ReportSubject(id), 1, &out); err != nil || out != "its own" {
+			t.Fatalf("%q took the report (%v), want the control plane that the host is connected to", out, err)
+		}
+	}
+	eventually(t, "one control plane hears another", func() bool {
+		if err := a.Publish(t.Context(), "replica.host", "changed"); err != nil {
+			t.Fatal(err)
+		}
+		select {
+		case data := <-heard:
+			return data == `"changed"`
+		default:
+			return false
+		}
 	})
 }
 

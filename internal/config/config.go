@@ -25,8 +25,14 @@ type Config struct {
 	TLSCert      string
 	TLSKey       string
 	AgentListen  string // tunnel and enrolment
-	AgentAddress string // how agents reach AgentListen
-	SSHListen    string
+	AgentAddress string // how agents reach AgentListen; several, separated by commas
+	// ReplicaAddress is how other replicas reach AgentListen.
+	ReplicaAddress string
+	// CloudAddress is where an agent or a gateway dials instead of where it joined.
+	CloudAddress  string
+	MasterKeyFile string
+	ImagesDir     string
+	SSHListen     string
 	// TrustedProxies are networks or addresses, separated by commas; see Proxies.
 	TrustedProxies string
 	AppsDomain     string // host names of instances' ports
@@ -310,12 +316,16 @@ func settings() []Setting {
 		text("tls_cert", "", "PEM file of the API's certificate.", func(c *Config) *string { return &c.TLSCert }, optional(file)),
 		text("tls_key", "", "PEM file of the API's private key.", func(c *Config) *string { return &c.TLSKey }, optional(file)),
 		text("agent_listen", "127.0.0.1:7081", "Address that agents dial: TLS with the cloud's own authority, always. Set 0.0.0.0:7081 to let other machines join.", func(c *Config) *string { return &c.AgentListen }, address),
-		text("agent_address", "", "host:port by which agents reach agent_listen, when it is not agent_listen itself.", func(c *Config) *string { return &c.AgentAddress }, optional(address)),
+		text("agent_address", "", "host:port by which agents reach agent_listen, when it is not agent_listen itself. With several replicas: the addresses of all, separated by commas, or one name that leads to them.", func(c *Config) *string { return &c.AgentAddress }, addressList),
+		text("replica_address", "", "host:port by which the other replicas of this cloud reach agent_listen of this one; empty: agent_listen itself, or this machine's name if that is a wildcard.", func(c *Config) *string { return &c.ReplicaAddress }, optional(address)),
+		text("cloud_address", "", "Addresses (host:port, separated by commas) where an agent or a gateway dials its cloud; empty: where it was told to when it joined.", func(c *Config) *string { return &c.CloudAddress }, addressList),
 		text("ssh_listen", "127.0.0.1:7022", "Address of the SSH gateway.", func(c *Config) *string { return &c.SSHListen }, address),
 		text("trusted_proxies", "", "Addresses or networks (CIDR) of proxies in front of listen, separated by commas, such as 127.0.0.1 or 10.0.0.0/8. Their X-Forwarded-For says where a request comes from, and one of them may have any number of connections open.", func(c *Config) *string { return &c.TrustedProxies }, proxyList),
 		text("apps_domain", "apps.localhost", "Domain whose host names <port>-<lease>.<domain> lead to instances' ports.", func(c *Config) *string { return &c.AppsDomain }, filled),
 		text("database", "", "sqlite:PATH or postgres://…; empty: SQLite in data_dir.", func(c *Config) *string { return &c.Database }, optional(database)),
-		text("bus", "", "nats://… of an external NATS; empty: one in this process.", func(c *Config) *string { return &c.Bus }),
+		text("bus", "", "nats-leaf://[USER:PASSWORD@]HOST:PORT of an external NATS's leaf node port, by which replicas hear of each other's changes at once; several of one cluster are separated by commas. Empty: none.", func(c *Config) *string { return &c.Bus }, leafList),
+		text("master_key_file", "", "File of the key that secrets in the database are sealed with, the same for all replicas; empty: master.key in data_dir, made at the first start.", func(c *Config) *string { return &c.MasterKeyFile }, optional(file)),
+		text("images_dir", "", "Folder of the cloud's own image registry, shared by all replicas; empty: images in data_dir.", func(c *Config) *string { return &c.ImagesDir }),
 		yes("allow_simulated", "false", "Whether hosts with simulated GPUs may join. They are labelled wherever they are shown.", func(c *Config) *bool { return &c.AllowSimulated }),
 		text("simulate", "", "Machine whose GPUs this agent simulates, such as 8x4090 or dgx-h100; empty: real ones only.", func(c *Config) *string { return &c.Simulate }),
 		text("docker", "", "Address of the container engine (Docker's or Podman's API), such as unix:///run/docker.sock; empty: DOCKER_HOST, or the usual sockets.", func(c *Config) *string { return &c.Docker }),
@@ -589,6 +599,33 @@ func address(v string) error {
 	}
 	if n, err := strconv.Atoi(port); err != nil || n < 0 || n > 65535 {
 		return note("the port must be 0 to 65535")
+	}
+	return nil
+}
+
+// addressList checks addresses that are separated by commas, or nothing.
+func addressList(v string) error {
+	for part := range strings.SplitSeq(v, ",") {
+		if v == "" {
+			continue
+		}
+		if err := address(strings.TrimSpace(part)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// leafList checks addresses of leaf node ports that are separated by commas, or nothing.
+func leafList(v string) error {
+	for part := range strings.SplitSeq(v, ",") {
+		if v == "" {
+			continue
+		}
+		u, err := url.Parse(strings.TrimSpace(part))
+		if err != nil || u.Scheme != "nats-leaf" || u.Port() == "" {
+			return note("want nats-leaf://[USER:PASSWORD@]HOST:PORT")
+		}
 	}
 	return nil
 }

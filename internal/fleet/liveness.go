@@ -53,6 +53,9 @@ func (s *Service) Silent(ctx context.Context) {
 	considered := 0
 	for id, h := range s.hosts {
 		l := &h.live
+		if !s.mine(l, now) {
+			continue
+		}
 		if l.told || (!l.online && !l.awaited && l.lastSeen.IsZero()) {
 			continue
 		}
@@ -133,6 +136,9 @@ func (s *Service) tellSilent(ctx context.Context, id string, lastSeen time.Time)
 			err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
 		}
 	}()
+	if moved, err := s.disown(ctx, id); err != nil || moved {
+		return err
+	}
 	if s.cfg.OnSilent == nil {
 		return nil
 	}
@@ -174,6 +180,9 @@ func (s *Service) LastSeen(hostID string) (at time.Time, online bool) {
 func (s *Service) accrue(h *host, now time.Duration) {
 	d := now - h.live.since
 	h.live.since = now
+	if s.elsewhere(&h.live) {
+		return // its own replica counts
+	}
 	switch {
 	case h.live.online:
 		h.live.onlineFor += d
@@ -212,7 +221,7 @@ func (s *Service) keepLives(ctx context.Context) {
 	s.mu.Lock()
 	for id, h := range s.hosts {
 		s.accrue(h, now)
-		if h.live.lastSeen.IsZero() {
+		if h.live.lastSeen.IsZero() || s.elsewhere(&h.live) {
 			continue
 		}
 		lives = append(lives, life{h, id, store.Micros(h.live.lastSeen), h.live.onlineFor.Truncate(time.Second), h.live.offlineFor.Truncate(time.Second)})

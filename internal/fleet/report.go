@@ -34,6 +34,10 @@ type live struct {
 	since        time.Duration // Elapsed when onlineFor and offlineFor were last brought up to date
 	onlineFor    time.Duration // in this process
 	offlineFor   time.Duration
+
+	owner  string // the replica that the host is connected to; empty: not known
+	orphan bool   // its replica is gone, and this one waits for it instead
+	stored presence
 }
 
 // Report takes a host's report. receivedAt is when it arrived, by the clock of
@@ -41,6 +45,10 @@ type live struct {
 // error means that the report may not have been kept, and the agent sends again.
 func (s *Service) Report(ctx context.Context, hostID string, r protocol.Report, receivedAt time.Time) (protocol.ReportReply, error) {
 	h := s.host(hostID)
+	if h == nil && s.cfg.Replicas != nil {
+		s.Hear(ctx, hostID)
+		h = s.host(hostID)
+	}
 	if h == nil {
 		removed, err := s.Removed(ctx, hostID)
 		if err != nil {
@@ -55,6 +63,9 @@ func (s *Service) Report(ctx context.Context, hostID string, r protocol.Report, 
 	defer h.reporting.Unlock()
 	if refusal := s.hear(h, r, receivedAt); refusal != nil {
 		return *refusal, nil
+	}
+	if err := s.own(ctx, h); err != nil {
+		return protocol.ReportReply{}, fmt.Errorf("report of host %s: %w", hostID, err)
 	}
 	if err := s.keep(ctx, h, r, receivedAt); err != nil {
 		return protocol.ReportReply{}, fmt.Errorf("report of host %s: %w", hostID, err)

@@ -61,6 +61,11 @@ type Config struct {
 	// SpotNotice is how long before they leave they are told so; 0: two minutes.
 	SpotNotice time.Duration
 
+	// Replicas are the control planes of this cloud; nil: this is the only one.
+	Replicas Replicas
+	// OnChange is told of hosts whose record changed here, for other replicas.
+	OnChange func(hostID string)
+
 	// OnGatewayRemoved is told that a gateway elsewhere is no longer welcome.
 	OnGatewayRemoved func(gatewayID string)
 	// Audit records a write within its transaction.
@@ -256,6 +261,9 @@ func (s *Service) Load(ctx context.Context) error {
 		s.keys[r.BusKey] = r.ID
 	}
 	s.mu.Unlock()
+	if err := s.mirror(ctx); err != nil {
+		return fmt.Errorf("load hosts: %w", err)
+	}
 	for _, r := range records {
 		s.publish(r.ID)
 	}
@@ -274,6 +282,17 @@ func (s *Service) Refresh(ctx context.Context, hostID string) {
 }
 
 func (s *Service) reload(ctx context.Context, hostID string) error {
+	if err := s.reread(ctx, hostID); err != nil {
+		return err
+	}
+	if s.cfg.OnChange != nil {
+		s.cfg.OnChange(hostID)
+	}
+	return nil
+}
+
+// reread is reload without telling other replicas.
+func (s *Service) reread(ctx context.Context, hostID string) error {
 	h := s.host(hostID)
 	if h == nil {
 		// Another replica enrolled it.
@@ -338,7 +357,10 @@ func (s *Service) record(id string) *record {
 }
 
 // BusKey returns the public key by which a host proves itself on the bus.
-func (s *Service) BusKey(_ context.Context, hostID string) (string, bool) {
+func (s *Service) BusKey(ctx context.Context, hostID string) (string, bool) {
+	if s.cfg.Replicas != nil && s.host(hostID) == nil {
+		s.Hear(ctx, hostID) // it may have joined by another replica a moment ago
+	}
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	h := s.hosts[hostID]
@@ -354,6 +376,14 @@ func (s *Service) Run(ctx context.Context) error {
 	defer tick.Stop()
 	keep := time.NewTicker(10 * time.Minute)
 	defer keep.Stop()
+	catchUp := time.NewTicker(catchUpEvery)
+	defer catchUp.Stop()
+	look := time.NewTicker(time.Second)
+	defer look.Stop()
+	if s.cfg.Replicas == nil {
+		catchUp.Stop()
+		look.Stop()
+	}
 	for {
 		select {
 		case <-ctx.Done():
@@ -366,6 +396,14 @@ func (s *Service) Run(ctx context.Context) error {
 		case <-tick.C:
 			s.Silent(ctx)
 			s.index.compactIfLarge()
+		case <-look.C:
+			if err := s.mirror(ctx); err != nil && ctx.Err() == nil {
+				s.log.WarnContext(ctx, "see which replica has which host", "error", err)
+			}
+		case <-catchUp.C:
+			if err := s.catchUp(ctx); err != nil && ctx.Err() == nil {
+				s.log.WarnContext(ctx, "catch up with other replicas", "error", err)
+			}
 		case <-keep.C:
 			s.keepLives(ctx)
 			s.keepAllListed(ctx)

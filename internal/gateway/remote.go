@@ -105,12 +105,13 @@ func NewRemote(identity tunnel.Identity, log *slog.Logger) *Remote {
 
 // Run keeps the connection up until ctx ends.
 func (r *Remote) Run(ctx context.Context) error {
-	wait := redialFirst
+	wait, last := redialFirst, ""
 	for ctx.Err() == nil {
-		t, err := tunnel.DialGateway(ctx, tunnel.Config{Identity: r.identity, Log: r.log})
+		t, err := tunnel.DialGateway(ctx, tunnel.Config{Identity: r.identity, Last: last, Log: r.log})
 		if err == nil {
+			last = t.Address()
 			wait = redialFirst
-			r.log.Info("connected to the control plane", "address", r.identity.Address)
+			r.log.Info("connected to the control plane", "address", last)
 			r.use(t)
 			select {
 			case <-t.Done():

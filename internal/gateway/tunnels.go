@@ -52,6 +52,12 @@ type TunnelsConfig struct {
 	Admit func(ctx context.Context, hostID string) error
 	// AdmitGateway says the same of a gateway elsewhere; nil: all.
 	AdmitGateway func(ctx context.Context, gatewayID string) error
+	// Elsewhere opens a stream on a host that has no tunnel to this process, by the
+	// replica that it is connected to; nil: there is no other.
+	Elsewhere func(ctx context.Context, hostID string, h protocol.StreamHeader) (net.Conn, error)
+	// Replica reports whether a gateway's identifier is another replica's, which asks
+	// for hosts that are connected here and is never sent on.
+	Replica func(gatewayID string) bool
 	// Directory answers remote gateways; nil: there are none.
 	Directory Directory
 	Log       *slog.Logger
@@ -327,6 +333,22 @@ func (t *Tunnels) Hosts() int {
 	return len(t.hosts)
 }
 
+// DisconnectAll closes the tunnels of all hosts and gateways, so that they go to
+// another replica.
+func (t *Tunnels) DisconnectAll() {
+	t.mu.Lock()
+	var sessions []*yamux.Session
+	for _, of := range []map[string][]*yamux.Session{t.hosts, t.gateways} {
+		for _, list := range of {
+			sessions = append(sessions, list...)
+		}
+	}
+	t.mu.Unlock()
+	for _, s := range sessions {
+		s.Close()
+	}
+}
+
 // Disconnect closes every tunnel of a host or a gateway, for one that is no
 // longer welcome.
 func (t *Tunnels) Disconnect(id string) {
@@ -342,6 +364,14 @@ func (t *Tunnels) Disconnect(id string) {
 // host refuses, is a *protocol.StreamError. ctx bounds the opening only.
 func (t *Tunnels) OpenStream(ctx context.Context, hostID string, h protocol.StreamHeader) (net.Conn, error) {
 	session := t.session(hostID)
+	if session == nil && t.cfg.Elsewhere != nil {
+		return t.cfg.Elsewhere(ctx, hostID, h)
+	}
+	return t.openHere(ctx, session, h)
+}
+
+// openHere opens a stream on the host at the other end of a tunnel.
+func (t *Tunnels) openHere(ctx context.Context, session *yamux.Session, h protocol.StreamHeader) (net.Conn, error) {
 	if session == nil {
 		return nil, &protocol.StreamError{Code: "host_offline", Message: "the host of this instance is not connected now; it is tried again when it comes back"}
 	}
@@ -401,7 +431,7 @@ func (t *Tunnels) serveStream(ctx context.Context, p peer, s protocol.Stream, re
 		}
 	case h.Kind == protocol.StreamRelay && p.gateway && h.Inner != nil:
 		defer s.Close()
-		t.relay(ctx, s, h)
+		t.relay(ctx, p, s, h)
 	case h.Kind == protocol.StreamLookUp && p.gateway && t.cfg.Directory != nil:
 		defer s.Close()
 		if protocol.Accept(s) == nil {
@@ -414,8 +444,14 @@ func (t *Tunnels) serveStream(ctx context.Context, p peer, s protocol.Stream, re
 }
 
 // relay joins a remote gateway's stream to one on a host.
-func (t *Tunnels) relay(ctx context.Context, s protocol.Stream, h protocol.StreamHeader) {
-	target, err := t.OpenStream(ctx, h.Host, *h.Inner)
+func (t *Tunnels) relay(ctx context.Context, p peer, s protocol.Stream, h protocol.StreamHeader) {
+	open := t.OpenStream
+	if t.cfg.Replica != nil && t.cfg.Replica(p.id) {
+		open = func(ctx context.Context, hostID string, h protocol.StreamHeader) (net.Conn, error) {
+			return t.openHere(ctx, t.session(hostID), h)
+		}
+	}
+	target, err := open(ctx, h.Host, *h.Inner)
 	if err != nil {
 		_ = protocol.Refuse(s, err)
 		return

@@ -65,6 +65,9 @@ const (
 
 	Cluster Kind = "cl"
 	Run     Kind = "rn" // of a command on all nodes of a cluster
+
+	Replica Kind = "rp" // a run of a control plane
+	Drill   Kind = "dr"
 )
 
 var encoding = base32.NewEncoding("0123456789abcdefghjkmnpqrstvwxyz").WithPadding(base32.NoPadding)
@@ -89,7 +92,7 @@ func Check(k Kind, s string) error {
 }
 
 // kinds are all kinds; see Resembles.
-var kinds = []Kind{Account, User, Key, Session, SSHKey, Host, Gateway, Token, Listing, Quote, Lease, Usage, Charge, Rate, Transfer, Invoice, Request, Event, Audit, Bid, Maintenance, Payout, Notification, Webhook, Delivery, Payment, Repayment, Budget, PriceChange}
+var kinds = []Kind{Account, User, Key, Session, SSHKey, Host, Gateway, Token, Listing, Quote, Lease, Usage, Charge, Rate, Transfer, Invoice, Request, Event, Audit, Bid, Maintenance, Payout, Notification, Webhook, Delivery, Payment, Repayment, Budget, PriceChange, Replica, Drill}
 
 // resembling is how much of an identifier people show or compare: a prefix of one
 // that is as long is taken for it.

@@ -136,7 +136,7 @@ func (s *Service) Run(ctx context.Context) error {
 	defer tick.Stop()
 	sweep := time.NewTicker(time.Hour)
 	defer sweep.Stop()
-	catchUp := time.NewTicker(catchUpEvery)
+	catchUp := time.NewTicker(s.catchUpEvery())
 	defer catchUp.Stop()
 	defer s.commanding.Wait()
 	for {
@@ -152,7 +152,9 @@ func (s *Service) Run(ctx context.Context) error {
 			s.sweepQuotes(ctx)
 		case <-catchUp.C:
 			s.catchUp(ctx)
-			s.releaseLapsed(ctx)
+			if s.leads() {
+				s.releaseLapsed(ctx)
+			}
 		}
 	}
 }
@@ -212,18 +214,19 @@ func (s *Service) reconcile(ctx context.Context, all bool) {
 	now := s.Clock()
 	due := map[string][]*tracked{}
 	var late, hopeless, waiting []*Lease
+	leads := s.leads()
 	look := func(t *tracked) {
 		l := t.lease
-		if !l.Deadline.IsZero() && now.After(l.Deadline) && (l.State == Running || l.State == Unreachable) {
+		if leads && !l.Deadline.IsZero() && now.After(l.Deadline) && (l.State == Running || l.State == Unreachable) {
 			late = append(late, l)
 		}
-		if l.State == Provisioning && t.accepted == 0 && t.status == nil && now.Sub(t.since) > provisionPatience {
+		if leads && l.State == Provisioning && t.accepted == 0 && t.status == nil && now.Sub(t.since) > provisionPatience {
 			hopeless = append(hopeless, l)
 		}
-		if l.waits() {
+		if leads && l.waits() {
 			waiting = append(waiting, l)
 		}
-		if t.needsCommand() && !now.Before(t.next) && !s.sending[l.HostID] {
+		if t.needsCommand() && !now.Before(t.next) && !s.sending[l.HostID] && s.commands(l.HostID) {
 			due[l.HostID] = append(due[l.HostID], t)
 		}
 	}
@@ -320,7 +323,7 @@ func (s *Service) send(ctx context.Context, t *tracked) {
 		s.mu.Unlock()
 	case res.Code == "stale_generation" && res.Generation >= c.Generation && c.Want == protocol.WantRunning:
 		s.postpone(t)
-		if err := s.outrun(ctx, l.ID, res.Generation); err != nil {
+		if err := s.outrun(ctx, l.ID, c.Generation, res.Generation); err != nil {
 			s.Log.WarnContext(ctx, "go beyond a host's generation", "lease", l.ID, "host", l.HostID, "known", res.Generation, "error", err)
 		}
 	case res.Code == "bad_spec":
@@ -344,15 +347,16 @@ const maxGeneration = 1 << 40
 
 // outrun gives a lease a generation above one that its host knows already, as
 // after the database was restored from a backup: the host refuses whatever is
-// older, and would for ever.
-func (s *Service) outrun(ctx context.Context, leaseID string, known int64) error {
+// older, and would for ever. If the lease has another generation than was sent, it
+// was only this process that was behind.
+func (s *Service) outrun(ctx context.Context, leaseID string, sent, known int64) error {
 	if known > maxGeneration {
 		return fmt.Errorf("the host claims to know generation %d", known)
 	}
 	var l *Lease
 	err := s.DB.Update(ctx, func(ctx context.Context, tx *store.Tx) error {
 		var err error
-		if l, err = loadLease(ctx, tx, leaseID); err != nil || l.Generation > known || l.State.Over() {
+		if l, err = loadLease(ctx, tx, leaseID); err != nil || l.Generation > known || l.Generation != sent || l.State.Over() {
 			return err
 		}
 		l.Generation = known + 1

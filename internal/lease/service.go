@@ -119,6 +119,13 @@ type Config struct {
 	News            News    // tells renters what happened; nil: nobody does
 	Budgets         Budgets // nil: there are none
 	Gangs           Gangs   // nil: there are none
+
+	// Commands reports whether this replica commands a host, and Leads whether it does
+	// what one does for all; nil: this is the only one. OnChange is told of changes
+	// that were made here, for other replicas.
+	Commands func(hostID string) bool
+	Leads    func() bool
+	OnChange func(Change)
 }
 
 // Service is the lease service.

@@ -34,6 +34,14 @@ func (s *Service) drop(w *watcher) {
 }
 
 func (s *Service) announce(c Change) {
+	if s.OnChange != nil {
+		s.OnChange(c)
+	}
+	s.spread(c)
+}
+
+// spread tells this process's watchers.
+func (s *Service) spread(c Change) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for w := range s.watchers {

@@ -54,6 +54,7 @@ var layers = map[string]rule{
 	"internal/mail":                    {layer: core, only: nothing},
 	"internal/config":                  {layer: core, only: []string{"internal/money", "internal/pricing"}},
 	"internal/store":                   {layer: core},
+	"internal/replica":                 {layer: core, only: []string{"internal/store", "internal/ident", "internal/fault"}},
 	"internal/bus":                     {layer: core, never: []string{"internal/store", "internal/money"}},
 	"internal/ledger":                  {layer: core, only: []string{"internal/store", "internal/money", "internal/ident", "internal/fault"}},
 	"api":                              {layer: core, only: []string{"internal/money"}},
@@ -71,7 +72,9 @@ var layers = map[string]rule{
 	"internal/signup":  {layer: service, only: []string{"internal/account", "internal/store", "internal/ident", "internal/fault", "internal/ratelimit"}},
 	"internal/market":  {layer: service, never: []string{"internal/ledger", "internal/billing", "internal/catalog", "internal/placement"}},
 
-	"internal/cluster":     {layer: service, never: []string{"internal/ledger", "internal/market", "internal/placement"}},
+	"internal/cluster": {layer: service, never: []string{"internal/ledger", "internal/market", "internal/placement"}},
+	"internal/drill":   {layer: service, only: []string{"internal/fleet", "internal/lease", "internal/account", "internal/store", "internal/ident", "internal/fault"}},
+
 	"internal/reservation": {layer: service, never: []string{"internal/ledger", "internal/lease", "internal/market", "internal/placement"}},
 
 	"internal/instance": {layer: side, only: []string{"internal/protocol"}},

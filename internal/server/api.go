@@ -23,6 +23,7 @@ import (
 	"suanli.dev/internal/catalog"
 	"suanli.dev/internal/cluster"
 	"suanli.dev/internal/console"
+	"suanli.dev/internal/drill"
 	"suanli.dev/internal/earning"
 	"suanli.dev/internal/fleet"
 	"suanli.dev/internal/lease"
@@ -56,6 +57,7 @@ type Services struct {
 	SignUps  *signup.Service
 	News     *notify.Service
 	Budgets  *budget.Service
+	Drills   *drill.Service
 	// Reservations sells capacity for a term.
 	Reservations *reservation.Service
 	Clusters     *cluster.Service
@@ -66,6 +68,7 @@ type Services struct {
 // name that adds nothing if its service is nil.
 func (a *API) subjects() {
 	a.registerAccount()
+	a.registerDrills()
 	a.registerCatalog()
 	a.registerFleet()
 	a.registerLease()

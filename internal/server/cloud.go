@@ -28,6 +28,7 @@ import (
 	"suanli.dev/internal/catalog"
 	"suanli.dev/internal/cluster"
 	"suanli.dev/internal/config"
+	"suanli.dev/internal/drill"
 	"suanli.dev/internal/earning"
 	"suanli.dev/internal/fault"
 	"suanli.dev/internal/fleet"
@@ -44,6 +45,7 @@ import (
 	"suanli.dev/internal/payment/stripe"
 	"suanli.dev/internal/pricing"
 	"suanli.dev/internal/protocol"
+	"suanli.dev/internal/replica"
 	"suanli.dev/internal/reservation"
 	"suanli.dev/internal/signup"
 	"suanli.dev/internal/sla"
@@ -68,9 +70,11 @@ type Cloud struct {
 	Reserve   *reservation.Service
 	Clusters  *cluster.Service
 	Budgets   *budget.Service
+	Drills    *drill.Service
 	Authority *gateway.Authority
 	Tunnels   *gateway.Tunnels
 	DB        *store.DB
+	Replicas  *replica.Service
 
 	unlock  func() error // gives the embedded database up to another control plane
 	cfg     *config.Config
@@ -89,6 +93,7 @@ type Cloud struct {
 	tracer  trace.Tracer
 	flush   func(context.Context) error // delivers the traces that are left
 	clock   func() time.Time            // steady: see steadyClock
+	peers   peers
 }
 
 // OpenCloud opens the stores and listeners of a control plane. On an error
@@ -127,20 +132,34 @@ func OpenCloud(ctx context.Context, cfg *config.Config, version string, log *slo
 		return nil, err
 	}
 	c.tracer = tracer(c.tracing)
-	secret, err := masterKey(filepath.Join(cfg.DataDir, "master.key"))
+	keyFile := cfg.MasterKeyFile
+	if keyFile == "" {
+		keyFile = filepath.Join(cfg.DataDir, "master.key")
+	}
+	secret, err := masterKey(keyFile)
 	if err != nil {
 		return nil, err
 	}
 	if c.DB, err = store.Open(ctx, cfg.DatabaseAddress()); err != nil {
 		return nil, err
 	}
+	if err := c.shareKeys(ctx, secret, filepath.Join(cfg.DataDir, "authority")); err != nil {
+		return nil, err
+	}
 	if c.Authority, err = gateway.OpenAuthority(filepath.Join(cfg.DataDir, "authority"), time.Now); err != nil {
 		return nil, err
 	}
-	if c.images, err = OpenImages(filepath.Join(cfg.DataDir, "images")); err != nil {
+	images := cfg.ImagesDir
+	if images == "" {
+		images = filepath.Join(cfg.DataDir, "images")
+	}
+	if c.images, err = OpenImages(images); err != nil {
 		return nil, err
 	}
 	if err := c.openServices(ctx, secret); err != nil {
+		return nil, err
+	}
+	if err := c.Replicas.Join(ctx); err != nil {
 		return nil, err
 	}
 	if c.bus, err = bus.Open(ctx, bus.Config{URL: cfg.Bus, HostKey: func(ctx context.Context, hostID string) (string, bool) { return c.Fleet.BusKey(ctx, hostID) }, Log: log}); err != nil {
@@ -149,12 +168,18 @@ func OpenCloud(ctx context.Context, cfg *config.Config, version string, log *slo
 	if _, err := c.bus.Handle(protocol.AnyReportSubject, "control", c.takeReport); err != nil {
 		return nil, err
 	}
+	if err := c.listenToReplicas(); err != nil {
+		return nil, err
+	}
 	c.openEdges()
 	return c, c.bootstrap(ctx)
 }
 
 func (c *Cloud) openServices(ctx context.Context, secret []byte) error {
 	cfg, log := c.cfg, c.log
+	if err := c.openReplicas(ctx); err != nil {
+		return err
+	}
 	cat, err := catalog.Load(cfg.CatalogDir)
 	if err != nil {
 		return err
@@ -191,6 +216,7 @@ func (c *Cloud) openServices(ctx context.Context, secret []byte) error {
 		SpotHolds: func(ctx context.Context, tx *store.Tx, hostID string) (map[string]fleet.SpotHold, error) {
 			return c.Market.Holds(ctx, tx, hostID)
 		},
+		Replicas: c.fleetReplicas(), OnChange: c.tellHost,
 		// A gateway's streams end with its tunnel, at once.
 		OnGatewayRemoved: func(id string) { c.Tunnels.Disconnect(id) },
 		OnGPUFault: func(ctx context.Context, f fleet.GPUFault) {
@@ -246,6 +272,7 @@ func (c *Cloud) openServices(ctx context.Context, secret []byte) error {
 		Trial:       lease.TrialTerms{MaxGPUs: int(cfg.TrialMaxGPUs), EgressPorts: cfg.TrialEgressPorts},
 		DefaultIdle: lease.IdleStop{After: time.Duration(cfg.IdleStopSeconds) * time.Second, GPUPercent: 5, CPUPercent: 5},
 		GatewayKeys: []string{c.Authority.GatewayAuthorizedKey()}, InnerRegistries: c.cfg.InnerRegistryHosts(), Log: log, News: c.News, Budgets: laterBudgets{func() *budget.Service { return c.Budgets }}, Gangs: laterClusters{func() *cluster.Service { return c.Clusters }},
+		Commands: c.commands(), Leads: c.Replicas.Leads, OnChange: c.tellLease,
 	})
 	if err != nil {
 		return err
@@ -307,14 +334,19 @@ func (c *Cloud) openServices(ctx context.Context, secret []byte) error {
 	if c.Budgets, err = c.openBudgets(); err != nil {
 		return err
 	}
+	c.Drills, err = drill.New(drill.Config{DB: c.DB, Clock: c.clock, Hosts: c.Fleet, Leases: c.Leases, Audit: c.Accounts.Audit, Log: log,
+		Cut: func(hostID string) { c.Tunnels.Disconnect(hostID) }})
+	if err != nil {
+		return err
+	}
 	metrics := prometheus.NewRegistry()
 	metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	entrance := &Entrance{SSHAddress: c.sshIn.Addr().String(), SSHHostKey: strings.TrimSpace(sshLine(c.Authority)), AppURL: c.appURL, Open: c.openStream, Enter: c.enter}
 	c.http = New(Config{
-		Services: Services{Accounts: c.Accounts, Catalog: cat, Fleet: c.Fleet, Billing: c.Billing, Leases: c.Leases, Market: c.Market, Reservations: c.Reserve, Clusters: c.Clusters, Payments: c.Payments, Earnings: c.Earnings, Levels: c.Levels, News: c.News, Budgets: c.Budgets, Trials: c.Trials, SignUps: c.SignUps, Entrance: entrance},
+		Services: Services{Accounts: c.Accounts, Catalog: cat, Fleet: c.Fleet, Billing: c.Billing, Leases: c.Leases, Market: c.Market, Reservations: c.Reserve, Clusters: c.Clusters, Payments: c.Payments, Earnings: c.Earnings, Levels: c.Levels, News: c.News, Budgets: c.Budgets, Drills: c.Drills, Trials: c.Trials, SignUps: c.SignUps, Entrance: entrance},
 		DB:       c.DB, Log: log, Version: c.version, PublicURL: cfg.APIURL(), TrustedProxies: cfg.Proxies(), Metrics: metrics, Tracing: c.tracing,
 	})
-	for _, m := range []interface{ Migrate(context.Context) error }{c.Accounts, c.Ledger, c.Fleet, c.Billing, c.Leases, c.Market, c.Reserve, c.Clusters, c.Earnings, c.Levels, c.News, c.Payments, c.Trials, c.SignUps, c.Budgets, c.http} {
+	for _, m := range []interface{ Migrate(context.Context) error }{c.Accounts, c.Ledger, c.Fleet, c.Billing, c.Leases, c.Market, c.Reserve, c.Clusters, c.Earnings, c.Levels, c.News, c.Payments, c.Trials, c.SignUps, c.Budgets, c.Drills, c.http} {
 		if err := m.Migrate(ctx); err != nil {
 			return err
 		}
@@ -458,6 +490,7 @@ func (c *Cloud) takeReport(ctx context.Context, subject string, data []byte) (an
 	if err := json.Unmarshal(data, &r); err != nil {
 		return nil, fault.New(fault.Invalid, "bad_report", "the report is not JSON of protocol version %d: %v", protocol.Version, err)
 	}
+	c.tellReport(ctx, hostID, data)
 	return c.Fleet.Report(ctx, hostID, r, received)
 }
 
@@ -495,24 +528,29 @@ func (c *Cloud) Run(ctx context.Context) error {
 			}
 		})
 	}
+	// Of several replicas one does what is to be done once.
+	once := c.Replicas.Leading
+	part("replicas", c.Replicas.Run)
 	part("accounts", c.Accounts.Run)
-	part("answers", c.http.Run)
+	part("answers", once(c.http.Run))
 	part("fleet", c.Fleet.Run)
-	part("billing", c.Billing.Run)
-	part("invoices", c.Billing.RunInvoices)
-	part("dunning", c.Billing.RunDunning)
+	part("billing", once(c.Billing.Run))
+	part("invoices", once(c.Billing.RunInvoices))
+	part("dunning", once(c.Billing.RunDunning))
 	part("leases", c.Leases.Run)
 	part("service levels", c.Levels.Run)
-	part("spot market", c.Market.Run)
-	part("payments", c.Payments.Run)
+	part("spot market", once(c.Market.Run))
+	part("payments", once(c.Payments.Run))
 	part("news", c.News.Run)
-	part("reservations", c.Reserve.Run)
-	part("budgets", c.Budgets.Run)
+	part("drills", c.Drills.Run)
+	part("reservations", once(c.Reserve.Run))
+	part("budgets", once(c.Budgets.Run))
 	if c.cfg.UsageSinkURL != "" {
-		part("usage sink", newUsageSink(usageSink{db: c.DB, usage: c.Billing.Usage, clock: c.clock, log: c.log, address: c.cfg.UsageSinkURL, token: c.cfg.UsageSinkToken,
-			source: c.cfg.APIURL(), version: c.version}).Run)
+		sink := newUsageSink(usageSink{db: c.DB, usage: c.Billing.Usage, clock: c.clock, log: c.log, address: c.cfg.UsageSinkURL, token: c.cfg.UsageSinkToken,
+			source: c.cfg.APIURL(), version: c.version})
+		part("usage sink", once(sink.Run))
 	}
-	part("clusters", c.Clusters.Run)
+	part("clusters", once(c.Clusters.Run))
 	part("tunnels", func(ctx context.Context) error { return c.Tunnels.Serve(ctx, c.agents) })
 	part("SSH gateway", func(ctx context.Context) error { return c.ssh.Serve(ctx, c.sshIn) })
 	part("HTTP", c.serveHTTP)
@@ -560,6 +598,7 @@ func (c *Cloud) Close() error {
 			}
 		}
 	}
+	c.peers.close()
 	if c.bus != nil {
 		c.bus.Close()
 	}

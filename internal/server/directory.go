@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -79,8 +80,11 @@ func (c *Cloud) openEdges() {
 	mux.HandleFunc("POST /agent/v1/enrol", c.enrol)
 	c.Tunnels = gateway.NewTunnels(gateway.TunnelsConfig{
 		Authority: c.Authority, ServeBus: c.bus.ServeConn, Registry: c.images.Pull(), Agents: mux, Directory: dir, Log: c.log,
-		AdmitGateway: c.Fleet.AdmitGateway,
+		AdmitGateway: c.admitGateway, Replica: isReplica, Elsewhere: c.elsewhere(),
 		Admit: func(ctx context.Context, hostID string) error {
+			if err := errors.Join(c.fit(), c.Drills.Allow(hostID)); err != nil {
+				return err
+			}
 			if _, ok := c.Fleet.BusKey(ctx, hostID); !ok {
 				if removed, err := c.Fleet.Removed(ctx, hostID); err != nil {
 					return err

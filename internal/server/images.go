@@ -14,6 +14,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
+	"time"
 
 	"github.com/google/go-containerregistry/pkg/registry"
 
@@ -27,6 +29,9 @@ type Images struct {
 	handler   http.Handler
 	pushing   http.Handler // the same, with uploads
 	manifests string
+
+	mu   sync.Mutex
+	read time.Time // when the folder of manifests was last read, by its own date
 }
 
 type manifest struct {
@@ -58,12 +63,41 @@ func OpenImages(dir string) (*Images, error) {
 	if err != nil {
 		return nil, err
 	}
+	if st, err := os.Stat(i.manifests); err == nil {
+		i.read = st.ModTime()
+	}
 	for _, f := range files {
 		if err := i.restore(f); err != nil {
 			return nil, fmt.Errorf("open image registry: %s: %w", f, err)
 		}
 	}
 	return i, nil
+}
+
+// catchUp reads manifests that another replica has taken: all share one folder.
+func (i *Images) catchUp() {
+	st, err := os.Stat(i.manifests)
+	if err != nil {
+		return // what was read is served
+	}
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if st.ModTime().Equal(i.read) {
+		return
+	}
+	files, err := filepath.Glob(filepath.Join(i.manifests, "*.json"))
+	if err != nil {
+		return
+	}
+	for _, f := range files {
+		if at, err := os.Stat(f); err != nil || at.ModTime().Before(i.read.Add(-time.Minute)) {
+			continue
+		}
+		if i.restore(f) != nil {
+			return // half copied; the next request tries again
+		}
+	}
+	i.read = st.ModTime()
 }
 
 func (i *Images) restore(file string) error {
@@ -91,6 +125,9 @@ func (i *Images) Pull() http.Handler {
 		if r.Method != http.MethodGet && r.Method != http.MethodHead {
 			http.Error(w, "images are read here", http.StatusMethodNotAllowed)
 			return
+		}
+		if strings.Contains(r.URL.Path, "/manifests/") {
+			i.catchUp()
 		}
 		i.handler.ServeHTTP(w, r)
 	})

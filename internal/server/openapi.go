@@ -15,6 +15,7 @@ import (
 	"suanli.dev/internal/budget"
 	"suanli.dev/internal/catalog"
 	"suanli.dev/internal/cluster"
+	"suanli.dev/internal/drill"
 	"suanli.dev/internal/earning"
 	"suanli.dev/internal/fleet"
 	"suanli.dev/internal/lease"
@@ -48,7 +49,7 @@ func Document(version string) ([]byte, error) {
 func everything() Services {
 	return Services{
 		Accounts: &account.Service{}, Catalog: &catalog.Catalog{}, Fleet: &fleet.Service{}, Billing: &billing.Service{}, Earnings: &earning.Service{}, Levels: &sla.Service{},
-		Leases: &lease.Service{}, Market: &market.Service{}, Trials: &trial.Service{}, SignUps: &signup.Service{}, Reservations: &reservation.Service{}, Clusters: &cluster.Service{}, News: &notify.Service{}, Budgets: &budget.Service{}, Payments: &payment.Service{}, Entrance: &Entrance{},
+		Leases: &lease.Service{}, Market: &market.Service{}, Trials: &trial.Service{}, SignUps: &signup.Service{}, Reservations: &reservation.Service{}, Clusters: &cluster.Service{}, News: &notify.Service{}, Budgets: &budget.Service{}, Drills: &drill.Service{}, Payments: &payment.Service{}, Entrance: &Entrance{},
 	}
 }
 

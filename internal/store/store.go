@@ -30,6 +30,7 @@ import (
 	_ "github.com/jackc/pgx/v5/stdlib" // database/sql driver "pgx"
 	"github.com/pressly/goose/v3"
 	"github.com/pressly/goose/v3/database"
+	"github.com/pressly/goose/v3/lock"
 	"modernc.org/sqlite"
 	sqlite3 "modernc.org/sqlite/lib"
 )
@@ -136,7 +137,16 @@ func (db *DB) Migrate(ctx context.Context, service string, fsys fs.FS) error {
 	if err != nil {
 		return fmt.Errorf("migrate %s: %w", service, err)
 	}
-	p, err := goose.NewProvider("", db.write, fsys, goose.WithStore(versions))
+	options := []goose.ProviderOption{goose.WithStore(versions)}
+	if db.postgres {
+		// Replicas that start together take turns.
+		turns, err := lock.NewPostgresSessionLocker()
+		if err != nil {
+			return fmt.Errorf("migrate %s: %w", service, err)
+		}
+		options = append(options, goose.WithSessionLocker(turns))
+	}
+	p, err := goose.NewProvider("", db.write, fsys, options...)
 	if err != nil {
 		return fmt.Errorf("migrate %s: %w", service, err)
 	}

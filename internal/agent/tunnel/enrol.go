@@ -56,7 +56,7 @@ func Enrol(ctx context.Context, address, token string, m Machine) (Identity, err
 	}
 	id := Identity{HostID: reply.HostID, Key: key.Seed(), Certificate: reply.Certificate, Authority: reply.Authority, Address: reply.Tunnel}
 	if id.Address == "" {
-		id.Address = address
+		id.Address = strings.Join(Addresses(address), ",")
 	}
 	if err := id.check(public, want); err != nil {
 		return Identity{}, fmt.Errorf("join %s: %w", address, err)
@@ -96,7 +96,8 @@ func postEnrol(ctx context.Context, address string, fingerprint []byte, in proto
 		Transport: &http.Transport{
 			DisableKeepAlives: true,
 			DialTLSContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-				return dialTLS(ctx, nil, address, pinned(fingerprint))
+				conn, _, err := dialAny(ctx, nil, address, "", pinned(fingerprint))
+				return conn, err
 			},
 		},
 	}

@@ -9,7 +9,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"net"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -28,12 +31,14 @@ type Identity struct {
 	Key         []byte `json:"key"`         // seed of the ed25519 key, 32 bytes
 	Certificate string `json:"certificate"` // PEM
 	Authority   string `json:"authority"`   // PEM: the only authority this host believes
-	Address     string `json:"address"`     // host:port to dial
+	Address     string `json:"address"`     // host:port to dial; several, separated by commas, are tried in turn
 }
 
 // Config says what to dial, and as whom.
 type Config struct {
 	Identity Identity
+	// Last is an address that is tried after all others, since it did not work lately.
+	Last string
 	// DialTCP replaces the network in tests; nil: TCP.
 	DialTCP func(ctx context.Context, address string) (net.Conn, error)
 	Log     *slog.Logger
@@ -42,6 +47,7 @@ type Config struct {
 // Tunnel is a live connection to the cloud. It is the agent's bus and its streams.
 type Tunnel struct {
 	session *yamux.Session
+	address string
 	bus     *bus.Conn // nil: a gateway's
 	end     sync.Once
 	done    chan struct{}
@@ -87,7 +93,7 @@ func connect(ctx context.Context, cfg *Config) (*Tunnel, error) {
 		return nil, fmt.Errorf("dial the cloud: %w", err)
 	}
 	settings.NextProtos = []string{protocol.TunnelALPN}
-	conn, err := dialTLS(ctx, cfg.DialTCP, cfg.Identity.Address, settings)
+	conn, address, err := dialAny(ctx, cfg.DialTCP, cfg.Identity.Address, cfg.Last, settings)
 	if err != nil {
 		return nil, fmt.Errorf("dial the cloud at %s: %w", cfg.Identity.Address, err)
 	}
@@ -100,7 +106,7 @@ func connect(ctx context.Context, cfg *Config) (*Tunnel, error) {
 		conn.Close()
 		return nil, fmt.Errorf("dial the cloud at %s: %w", cfg.Identity.Address, err)
 	}
-	return &Tunnel{session: session, done: make(chan struct{})}, nil
+	return &Tunnel{session: session, address: address, done: make(chan struct{})}, nil
 }
 
 // watch ends when either level does, and takes the other along: the server drops
@@ -170,6 +176,9 @@ func (t *Tunnel) Open(h protocol.StreamHeader) (net.Conn, error) {
 	return stream, nil
 }
 
+// Address is the one of the identity's addresses that was reached.
+func (t *Tunnel) Address() string { return t.address }
+
 // Done is closed when the tunnel is down.
 func (t *Tunnel) Done() <-chan struct{} { return t.done }
 
@@ -190,6 +199,46 @@ func (t *Tunnel) Close() error {
 		t.session.Close()
 	})
 	return nil
+}
+
+// dialEach bounds one address of several: a control plane that is frozen accepts
+// connections and says nothing.
+const dialEach = 5 * time.Second
+
+// dialAny dials the addresses in an order of its own, so that hosts spread over
+// replicas, until one answers.
+func dialAny(ctx context.Context, dial func(context.Context, string) (net.Conn, error), addresses, last string, settings *tls.Config) (*tls.Conn, string, error) {
+	list := Addresses(addresses)
+	if len(list) < 2 {
+		conn, err := dialTLS(ctx, dial, addresses, settings)
+		return conn, addresses, err
+	}
+	rand.Shuffle(len(list), func(i, j int) { list[i], list[j] = list[j], list[i] })
+	if i := slices.Index(list, last); i >= 0 {
+		list = append(slices.Delete(list, i, i+1), last)
+	}
+	var errs []error
+	for _, a := range list {
+		one, cancel := context.WithTimeout(ctx, dialEach)
+		conn, err := dialTLS(one, dial, a, settings)
+		cancel()
+		if err == nil {
+			return conn, a, nil
+		}
+		errs = append(errs, fmt.Errorf("%s: %w", a, err))
+	}
+	return nil, "", errors.Join(errs...)
+}
+
+// Addresses are the addresses of a list that is separated by commas.
+func Addresses(list string) []string {
+	var out []string
+	for a := range strings.SplitSeq(list, ",") {
+		if a = strings.TrimSpace(a); a != "" {
+			out = append(out, a)
+		}
+	}
+	return out
 }
 
 func dialTLS(ctx context.Context, dial func(context.Context, string) (net.Conn, error), address string, settings *tls.Config) (*tls.Conn, error) {
