@@ -46,6 +46,7 @@ var benchmarks = []benchmark{
 	{"spot-price", ">=90%ran", benchSpotPrice},
 	{"spot-advice", ">=95%held", benchSpotAdvice},
 	{"spot-replay", "<on-demand", benchSpotReplay},
+	{"openb", ">=FGD+1", benchOpenb},
 	{"month-end", "<300s,<=1.5xlinear", benchMonthEnd},
 	{"ledger-sqlite", ">=fsync", benchLedgerSQLite},
 	{"ledger-postgres", ">=fsync", benchLedgerPostgres},
