@@ -19,8 +19,8 @@ type Policy struct {
 	Scarcity float64
 	// Yield keeps whole GPUs for those who use all of one: a share that would break
 	// a whole GPU and leave much of it idle is refused when the whole ones left are
-	// no more than better users are expected to want while as much is asked for as
-	// is free, times this; 0 refuses nothing that fits.
+	// no more than better users are expected to want while as much more is asked
+	// for as is free, times this, less what was refused already; 0 refuses nothing that fits.
 	Yield float64
 }
 
@@ -41,6 +41,9 @@ type Fleet struct {
 
 	whole     int   // GPUs of which nothing is taken
 	freeMilli int64 // of all GPUs, MIG aside
+
+	sample   []*class // see sampled
+	sampling int      // how often the classes were halved for it
 
 	mix     mix
 	scratch []slot
@@ -112,6 +115,7 @@ type class struct {
 	members []*node
 	byID    []string // a heap; members and some that have left
 	place   int      // in Fleet.list
+	sampled int      // place in Fleet.sample; -1: it is not there
 
 	usable  []float64 // by each shape of the mix
 	version int       // of the mix that usable is of
@@ -284,6 +288,7 @@ func (f *Fleet) join(n *node) {
 		c.members = []*node{n}
 		f.classes[key] = c
 		f.list = append(f.list, c)
+		f.addSample(c)
 		f.shelve(c, true)
 	} else {
 		c.members = append(c.members, n)
@@ -302,6 +307,7 @@ func (f *Fleet) leave(n *node) {
 	c := n.class
 	if len(c.members) == 1 {
 		f.shelve(c, false)
+		f.dropSample(c)
 		delete(f.classes, c.key)
 		last := f.list[len(f.list)-1]
 		f.list[c.place], last.place = last, c.place
@@ -431,7 +437,10 @@ func (c *class) first(nodes map[string]*node) *node {
 
 // Take marks as taken what a request got by a placement, and Release as free
 // again. What has vanished from the picture meanwhile is passed over.
-func (f *Fleet) Take(r Request, p Placement) { f.change(r, p, true) }
+func (f *Fleet) Take(r Request, p Placement) {
+	f.mix.got += r.gpus()
+	f.change(r, p, true)
+}
 
 // Release undoes [Fleet.Take].
 func (f *Fleet) Release(r Request, p Placement) { f.change(r, p, false) }

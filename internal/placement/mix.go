@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"maps"
 	"math"
+	"math/bits"
 	"slices"
 )
 
@@ -23,12 +24,12 @@ func (s shape) compare(o shape) int {
 func (s shape) gpuMilli() float64 { return float64(s.count * s.milli) }
 
 const (
-	typicalShapes = 60      // that decisions look at: the most frequent
-	knownShapes   = 4096    // that are counted
-	mixMemory     = 1 << 16 // requests after which older ones count half
-	reweigh       = 20      // requests after which scarcity is measured again
-	sampled       = 2048    // classes that it is measured on
-	floorScarcity = 0.01    // part of the fleet below which nothing gets scarcer
+	typicalShapes  = 60      // that decisions look at: the most frequent
+	knownShapes    = 4096    // that are counted
+	mixMemory      = 1 << 16 // requests after which older ones count half
+	reweigh        = 20      // requests after which scarcity is measured again
+	sampledClasses = 2048    // that it is measured on, at most twice as many
+	floorScarcity  = 0.01    // part of the fleet below which nothing gets scarcer
 )
 
 // mix is the requests that usually come.
@@ -37,6 +38,8 @@ type mix struct {
 	total   float64
 	relearn float64 // total at which the typical shapes are chosen again
 	since   int     // requests since scarcity was measured
+	asked   float64 // milli of GPU that was asked for, of late
+	got     float64 // of that, what was taken
 
 	typical  []shape
 	shares   []float64 // of typical; together 1
@@ -60,6 +63,7 @@ func (f *Fleet) Observe(r Request) {
 		}
 	}
 	m.since++
+	m.asked += r.gpus()
 	if m.total >= mixMemory {
 		for k, v := range m.counts {
 			if m.counts[k] = v / 2; v < 1 {
@@ -67,6 +71,7 @@ func (f *Fleet) Observe(r Request) {
 			}
 		}
 		m.total /= 2
+		m.asked, m.got = m.asked/2, m.got/2
 		m.relearn = m.total
 	}
 	if m.total >= m.relearn {
@@ -102,6 +107,9 @@ func (r Request) milli() int {
 	return WholeMilli
 }
 
+// gpus is how much GPU is asked for together, in thousandths.
+func (r Request) gpus() float64 { return float64(r.Count * r.milli() * max(1, r.Nodes)) }
+
 func (m *mix) learn() {
 	m.typical = m.typical[:0]
 	for s := range m.counts {
@@ -136,15 +144,7 @@ func (f *Fleet) weigh() {
 	m.since = 0
 	left := make([]float64, len(m.typical))
 	free := 0.0
-	// In the order of their keys' hashes, so that the sample does not depend on
-	// the order in which hosts came.
-	list := f.list
-	if len(list) > sampled {
-		list = slices.Clone(list)
-		slices.SortFunc(list, func(a, b *class) int { return cmp.Or(cmp.Compare(a.hash, b.hash), cmp.Compare(a.key, b.key)) })
-		list = list[:sampled]
-	}
-	for _, c := range list {
+	for _, c := range f.sampled() {
 		n := float64(len(c.members))
 		for _, s := range c.members[0].slots {
 			free += n * float64(s.milli)
@@ -162,6 +162,36 @@ func (f *Fleet) weigh() {
 		m.weights[i] = share / math.Pow(part+floorScarcity, f.policy.Scarcity)
 	}
 	m.weighing++
+}
+
+// sampled is a part of the classes, by their hashes alone: all while they are few,
+// and of more a half, a quarter and so on.
+func (f *Fleet) sampled() []*class {
+	if level := bits.Len(uint(len(f.list) / sampledClasses)); level != f.sampling {
+		for _, c := range f.sample {
+			c.sampled = -1
+		}
+		f.sampling, f.sample = level, f.sample[:0]
+		for _, c := range f.list {
+			f.addSample(c)
+		}
+	}
+	return f.sample
+}
+
+func (f *Fleet) addSample(c *class) {
+	if c.sampled = -1; f.sampling == 0 || c.hash>>(64-f.sampling) == 0 {
+		c.sampled = len(f.sample)
+		f.sample = append(f.sample, c)
+	}
+}
+
+func (f *Fleet) dropSample(c *class) {
+	if c.sampled >= 0 {
+		last := f.sample[len(f.sample)-1]
+		f.sample[c.sampled], last.sampled = last, c.sampled
+		f.sample = f.sample[:len(f.sample)-1]
+	}
 }
 
 // usable is how much of the free GPUs of a class's hosts each shape could use.
@@ -267,7 +297,8 @@ func (s shape) usable(v view, free amounts) float64 {
 	if s.memory > 0 {
 		lasts = min(lasts, float64(free[1])/float64(s.memory)*s.gpuMilli())
 	}
-	return (gpu + lasts) / 2
+	// A whole number, so that a sum does not depend on its order.
+	return math.Floor((gpu + lasts) / 2)
 }
 
 // guarded reports whether a share is refused a whole GPU under [Policy.Yield].
@@ -292,7 +323,9 @@ func (f *Fleet) guarded(milli int) bool {
 			better += n * s.gpuMilli() / y
 		}
 	}
-	return volume > 0 && float64(f.whole)*WholeMilli < f.policy.Yield*better/volume*float64(f.freeMilli)
+	// What found no place has been asked for once and is not expected again.
+	expected := f.policy.Yield * max(0, float64(f.freeMilli)-max(0, m.asked-m.got))
+	return volume > 0 && float64(f.whole)*WholeMilli < better/volume*expected
 }
 
 // yield is how much of a whole GPU gets used in the end when a share of this size
