@@ -25,7 +25,7 @@ type Policy struct {
 }
 
 // Standard is what the product uses.
-func Standard() Policy { return Policy{Look: 128, Scarcity: 3} }
+func Standard() Policy { return Policy{Look: 48, Scarcity: 3} }
 
 // Fleet is a picture of hosts, indexed. Use [NewFleet]; it is not safe for
 // concurrent use, since even reading it fills what it remembers.
