@@ -12,14 +12,17 @@ import (
 // alone. It is of hosts as the service remembers them.
 func (s *Service) ExplainPlacement(accountID string, r placement.Request, simulated bool) placement.Explanation {
 	r.Owner = accountID
-	f := placement.NewFleet(placement.Standard())
+	var records []*record
 	s.mu.RLock()
-	defer s.mu.RUnlock()
 	for _, h := range s.hosts {
-		if state, _ := s.state(h); (state != StateListed && state != StateDegraded) || h.record.Simulated != simulated {
-			continue
+		if state, _ := s.state(h); (state == StateListed || state == StateDegraded) && h.record.Simulated == simulated {
+			records = append(records, h.record)
 		}
-		f.Set(h.record.placeable(accountID))
+	}
+	s.mu.RUnlock() // records do not change, and looking at many takes a while
+	f := placement.NewFleet(placement.Standard())
+	for _, h := range records {
+		f.Set(h.placeable(accountID))
 	}
 	return f.Explain(r)
 }
