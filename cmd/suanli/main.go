@@ -167,7 +167,7 @@ func newRoot() *cobra.Command {
 			root.AddCommand(c)
 		}
 	}
-	add("rent", searchCommand(), quoteCommand(), rentCommand(), psCommand(), showCommand(), stopCommand(), startCommand(),
+	add("rent", searchCommand(), placeCommand(), quoteCommand(), rentCommand(), psCommand(), showCommand(), stopCommand(), startCommand(),
 		restartCommand(), endCommand(), setCommand(), historyCommand(), bidCommand(), spotMarketCommand(), reserveCommand(), clusterCommand(), launchCommand(), templatesCommand(), modelsCommand(), regionsCommand())
 	add("enter", sshCommand(), execCommand(), logsCommand(), cpCommand(), forwardCommand(), topCommand(), openCommand())
 	add("host", hostCommand(), agentCommand(), earningsCommand(), payoutCommand())

@@ -73,7 +73,7 @@ func TestEveryCommandPrintsJSONWhenAsked(t *testing.T) {
 		t.Fatal(err)
 	}
 	arguments := map[string][]string{
-		"search": {"gpu_count = 1"}, "quote": {"of-1"}, "rent": {"of-1", "--env", "A=b"}, "ps": {"--all"}, "show": {"mine"}, "stop": {"mine"}, "start": {"mine"},
+		"search": {"gpu_count = 1"}, "explain": {"--gpus", "1"}, "quote": {"of-1"}, "rent": {"of-1", "--env", "A=b"}, "ps": {"--all"}, "show": {"mine"}, "stop": {"mine"}, "start": {"mine"},
 		"restart": {"mine"}, "set": {"mine", "--name", "new"}, "history": {"mine"}, "bid ls": {}, "bid change": {"cheap", "--bid", "1"}, "bid cancel": {"cheap"}, "market": {"--history", "--gpu-model", "x"}, "templates": {}, "models": {}, "regions": {},
 		"exec": {}, "logs": {"mine"}, "cp": {file, "mine:/copy"}, "port-forward": {"mine", "0:80"}, "top": {}, "url": {"mine"},
 		"gateway token": {"--name", "shanghai"}, "gateway list": {}, "gateway remove": {"gw-1"}, "host token": {}, "host list": {}, "host show": {"ho-1"}, "host price": {"ho-1", "--storage", "0.1"}, "host maintenance": {"ho-1", "--until", "8h"},

@@ -88,7 +88,7 @@ func (s *Service) claim(ctx context.Context, tx *store.Tx, host *record, r Reser
 	gpus, free := map[string]int{}, 0
 	for _, g := range host.GPUs {
 		switch {
-		case g.Model != want.Model || g.ClaimedBy != "" || !host.fit(g):
+		case g.Model != r.GPUModel || g.ClaimedBy != "" || !host.fit(g):
 		case g.LeaseID == "":
 			free++
 		case host.claimable(g):
@@ -97,7 +97,7 @@ func (s *Service) claim(ctx context.Context, tx *store.Tx, host *record, r Reser
 	}
 	now := s.clock()
 	var leave []string
-	free -= host.heldFrom(r.AccountID, want.Model) // which stays free for whom it is held
+	free -= host.heldFrom(r.AccountID, r.GPUModel) // which stays free for whom it is held
 	if need := want.Count - free; need > 0 {
 		if leave = cheapestCover(gpus, holds, need, now); leave == nil {
 			return full

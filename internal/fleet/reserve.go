@@ -74,7 +74,7 @@ func (s *Service) Reserve(ctx context.Context, tx *store.Tx, r Reservation) (All
 	if err := s.openFor(host, r, true); err != nil {
 		return Allocation{}, err
 	}
-	want := placement.Request{Model: r.GPUModel, Count: r.GPUCount, CPUMillis: r.CPUMillis, MemoryMiB: r.MemoryMiB, DiskMiB: r.DiskGiB * 1024}
+	want := placement.Request{Models: models(r.GPUModel), Count: r.GPUCount, CPUMillis: r.CPUMillis, MemoryMiB: r.MemoryMiB, DiskMiB: r.DiskGiB * 1024}
 	err = s.take(ctx, tx, host, r, want, "offer_taken")
 	if f, ok := fault.As(err); ok && f.Code == "offer_taken" && !r.Spot && r.GPUCount > 0 {
 		err = s.claim(ctx, tx, host, r, want)
@@ -182,7 +182,7 @@ func (s *Service) openFor(r *record, want Reservation, fresh bool) error {
 // take chooses GPUs and writes the allocations.
 func (s *Service) take(ctx context.Context, tx *store.Tx, host *record, r Reservation, want placement.Request, code string) error {
 	leaseID := r.LeaseID
-	if left := host.heldFrom(r.AccountID, want.Model); left > 0 && want.Count > host.free(want.Model)-left {
+	if left := host.heldFrom(r.AccountID, r.GPUModel); left > 0 && want.Count > host.free(r.GPUModel)-left {
 		return fault.New(fault.Conflict, code, "this does not fit on the host any more: %w", errHeld)
 	}
 	choice, err := placement.Choose([]placement.Host{host.snapshot()}, want)
@@ -327,7 +327,7 @@ func (s *Service) ReserveCompute(ctx context.Context, tx *store.Tx, leaseID stri
 	if err := s.openFor(host, held.Reservation, false); err != nil {
 		return Allocation{}, err
 	}
-	want := placement.Request{Model: held.GPUModel, Count: held.GPUCount, CPUMillis: held.CPUMillis, MemoryMiB: held.MemoryMiB}
+	want := placement.Request{Models: models(held.GPUModel), Count: held.GPUCount, CPUMillis: held.CPUMillis, MemoryMiB: held.MemoryMiB}
 	// The disk is held already, and a host whose disk is overbooked by a smaller
 	// inventory may still start what is on it.
 	host.DiskMiB = 0
@@ -359,4 +359,12 @@ func (s *Service) endRental(ctx context.Context, tx *store.Tx, leaseID string) e
 		return fmt.Errorf("release: %w", err)
 	}
 	return nil
+}
+
+// models is what a request's model is to placement; none for one without GPUs.
+func models(one string) []string {
+	if one == "" {
+		return nil
+	}
+	return []string{one}
 }

@@ -46,6 +46,7 @@ var layers = map[string]rule{
 	"internal/catalog":                 {layer: core, only: nothing},
 	"internal/protocol":                {layer: core, only: nothing},
 	"internal/placement":               {layer: core, only: nothing},
+	"internal/placement/queue":         {layer: core, only: []string{"internal/placement"}},
 	"internal/pricing":                 {layer: core, only: []string{"internal/money"}},
 	"internal/pricing/auction/welfare": {layer: core, only: []string{"internal/pricing/auction"}},
 	"internal/pricing/auction":         {layer: core, only: []string{"internal/money"}},

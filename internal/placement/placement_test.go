@@ -3,8 +3,8 @@ package placement
 import (
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
-	"strings"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -60,7 +60,7 @@ func TestGPUsAreChosenByTopologyThenByWhatStaysWhole(t *testing.T) {
 		"two linked pairs of one node":      {host("h", 8, pairs...), 4, []int{0, 1, 2, 3}},
 		"a lost GPU leaves the rest usable": {host("h", 8, pairs...).taken(3), 7, []int{0, 1, 2, 4, 5, 6, 7}},
 	} {
-		got, err := Choose([]Host{tt.host}, Request{Model: "M", Count: tt.count})
+		got, err := Choose([]Host{tt.host}, Request{Models: []string{"M"}, Count: tt.count})
 		var want []string
 		for _, i := range tt.want {
 			want = append(want, fmt.Sprintf("h-%d", i))
@@ -73,31 +73,35 @@ func TestGPUsAreChosenByTopologyThenByWhatStaysWhole(t *testing.T) {
 
 func TestTheFullerOfTwoHostsIsTaken(t *testing.T) {
 	t.Parallel()
-	got, err := Choose([]Host{host("a", 8), host("b", 8).taken(0, 1, 2, 3)}, Request{Model: "M", Count: 4})
+	got, err := Choose([]Host{host("a", 8), host("b", 8).taken(0, 1, 2, 3)}, Request{Models: []string{"M"}, Count: 4})
 	if err != nil || got.HostID != "b" {
 		t.Errorf("chose %+v, %v; want host b, which leaves a whole", got, err)
 	}
-	got, err = Choose([]Host{host("b", 2), host("a", 2)}, Request{Model: "M", Count: 1})
+	got, err = Choose([]Host{host("b", 2), host("a", 2)}, Request{Models: []string{"M"}, Count: 1})
 	if err != nil || got.HostID != "a" {
 		t.Errorf("chose %+v, %v; want host a of two equal ones, whatever their order", got, err)
 	}
 }
 
-func TestRefusalSaysWhatEachHostLacks(t *testing.T) {
+func TestRefusalGroupsHostsByWhatTheyLack(t *testing.T) {
 	t.Parallel()
 	small := host("a", 4).taken(0, 1, 2)
-	_, err := Choose([]Host{small, host("b", 4), host("c", 4), host("d", 4)}, Request{Model: "M", Count: 2, CPUMillis: 2000, MemoryMiB: 1, DiskMiB: 1})
+	_, err := Choose([]Host{small, host("b", 4), host("c", 4), host("d", 4)}, Request{Models: []string{"M"}, Count: 2, CPUMillis: 2000, MemoryMiB: 1, DiskMiB: 1})
 	var refusal *Refusal
-	if !errors.As(err, &refusal) || len(refusal.Reasons) != 4 || refusal.Reasons[0].Lacks != "gpu" || refusal.Reasons[1].Lacks != "cpu" {
+	want := []Group{{Reason: ReasonCPU, Hosts: []string{"b", "c", "d"}, Wanted: 2000, Most: 1000}, {Reason: ReasonGPU, Hosts: []string{"a"}, Wanted: 2, Most: 1}}
+	if !errors.As(err, &refusal) || !reflect.DeepEqual(refusal.Groups, want) {
 		t.Fatalf("refusal %+v", refusal)
 	}
-	if !strings.Contains(err.Error(), "host a: 2 × M wanted, 1 free") || !strings.Contains(err.Error(), "1 more hosts") {
-		t.Errorf("it reads %q", err)
+	if got := err.Error(); got != "3 hosts: 2000 m CPU wanted, at most 1000 free; 1 hosts: 2 GPUs wanted, at most 1 free" {
+		t.Errorf("it reads %q", got)
 	}
-	for lacks, r := range map[string]Request{"memory": {MemoryMiB: 1001}, "disk": {DiskMiB: 1001}, "gpu": {Model: "other", Count: 1}} {
+	if c := refusal.Changes; len(c) != 1 || c[0].Field != ReasonCPU || c[0].From != 2000 || c[0].To != 1000 {
+		t.Errorf("changes %+v; want 1000 m CPU", c)
+	}
+	for reason, r := range map[Reason]Request{ReasonMemory: {MemoryMiB: 1001}, ReasonDisk: {DiskMiB: 1001}, ReasonModel: {Models: []string{"other"}, Count: 1}} {
 		_, err := Choose([]Host{host("a", 1)}, r)
-		if !errors.As(err, &refusal) || refusal.Reasons[0].Lacks != lacks {
-			t.Errorf("want %s lacking, got %v", lacks, err)
+		if !errors.As(err, &refusal) || refusal.Groups[0].Reason != reason {
+			t.Errorf("want %s lacking, got %v", reason, err)
 		}
 	}
 	if _, err := Choose(nil, Request{}); err == nil {
@@ -126,7 +130,7 @@ func TestChoiceIsFreeDistinctAndRepeatable(t *testing.T) {
 			}
 			h.GPUs = append(h.GPUs, g)
 		}
-		r := Request{Model: "M", Count: rapid.IntRange(0, 10).Draw(t, "want")}
+		r := Request{Models: []string{"M"}, Count: rapid.IntRange(0, 10).Draw(t, "want")}
 		usable := map[string]bool{}
 		for _, g := range h.GPUs {
 			if g.Free && g.Model == "M" {
@@ -160,7 +164,7 @@ func TestChoiceIsFreeDistinctAndRepeatable(t *testing.T) {
 func BenchmarkChooseHalfOfAHostOfEight(b *testing.B) {
 	h := host("h", 8).switched()
 	for b.Loop() {
-		if _, err := Choose([]Host{h}, Request{Model: "M", Count: 4}); err != nil {
+		if _, err := Choose([]Host{h}, Request{Models: []string{"M"}, Count: 4}); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -169,7 +173,7 @@ func BenchmarkChooseHalfOfAHostOfEight(b *testing.B) {
 func BenchmarkChooseHalfOfAHostOfSixteen(b *testing.B) {
 	h := host("h", 16).switched()
 	for b.Loop() {
-		if _, err := Choose([]Host{h}, Request{Model: "M", Count: 8}); err != nil {
+		if _, err := Choose([]Host{h}, Request{Models: []string{"M"}, Count: 8}); err != nil {
 			b.Fatal(err)
 		}
 	}

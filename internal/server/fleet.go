@@ -37,6 +37,7 @@ func (a *API) registerFleet() {
 		return
 	}
 	a.registerMarket()
+	a.registerPlacement()
 	a.registerHosts()
 	a.registerHostChanges()
 	a.registerGateways()

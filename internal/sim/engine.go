@@ -416,7 +416,7 @@ func (e *engine) choose(m *market, gpus int, held bool) *host {
 			by[h.id] = h
 		}
 	}
-	choice, err := placement.Choose(candidates, placement.Request{Model: m.model, Count: gpus})
+	choice, err := placement.Choose(candidates, placement.Request{Models: []string{m.model}, Count: gpus})
 	if err != nil {
 		return nil
 	}

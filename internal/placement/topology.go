@@ -2,139 +2,9 @@ package placement
 
 import (
 	"cmp"
-	"fmt"
 	"math/bits"
 	"slices"
-	"strings"
 )
-
-// GPU is one device of a host.
-type GPU struct {
-	UUID  string
-	Index int
-	Model string
-	NUMA  int // node; -1: unknown
-	Free  bool
-	Links []Link
-}
-
-// Link is NVLink to a peer, or to a switch if Peer is empty.
-type Link struct {
-	Peer  string // UUID
-	Count int
-}
-
-// Host is what a host has, and what of it is free.
-type Host struct {
-	ID        string
-	GPUs      []GPU
-	CPUMillis int64 // free
-	MemoryMiB int64 // free
-	DiskMiB   int64 // free
-}
-
-// Request is what must fit on one host.
-type Request struct {
-	Model     string // empty with Count 0: CPU only
-	Count     int
-	CPUMillis int64
-	MemoryMiB int64
-	DiskMiB   int64
-}
-
-// Choice is where a request goes.
-type Choice struct {
-	HostID string
-	GPUs   []string // UUIDs, by index
-}
-
-// Refusal says why no host fits. Reasons has one entry per host that was
-// looked at, in the order given.
-type Refusal struct {
-	Reasons []Reason
-}
-
-// Reason is why one host does not fit.
-type Reason struct {
-	HostID string
-	Lacks  string // "gpu", "cpu", "memory", "disk"
-	Text   string
-}
-
-func (r *Refusal) Error() string {
-	if len(r.Reasons) == 0 {
-		return "there is no host to choose from"
-	}
-	texts := make([]string, 0, 4)
-	for i, reason := range r.Reasons {
-		if i == 3 {
-			texts = append(texts, fmt.Sprintf("and %d more hosts", len(r.Reasons)-i))
-			break
-		}
-		texts = append(texts, reason.Text)
-	}
-	return strings.Join(texts, "; ")
-}
-
-// Choose finds the best host and the GPUs on it, or returns a *Refusal.
-func Choose(hosts []Host, r Request) (Choice, error) {
-	type candidate struct {
-		host  Host
-		score score
-		gpus  []string
-	}
-	var best *candidate
-	refusal := &Refusal{}
-	for _, h := range hosts {
-		if reason, ok := fits(h, r); !ok {
-			refusal.Reasons = append(refusal.Reasons, reason)
-			continue
-		}
-		gpus, s := pick(h, r)
-		// What would stay free on the host decides between equal sets: the fuller
-		// host is taken.
-		s.left = append(s.left, len(free(h, r.Model))-r.Count)
-		if best == nil || s.less(best.score) || (!best.score.less(s) && h.ID < best.host.ID) {
-			best = &candidate{host: h, score: s, gpus: gpus}
-		}
-	}
-	if best == nil {
-		return Choice{}, refusal
-	}
-	return Choice{HostID: best.host.ID, GPUs: best.gpus}, nil
-}
-
-func fits(h Host, r Request) (Reason, bool) {
-	lacks := func(what, format string, args ...any) (Reason, bool) {
-		return Reason{HostID: h.ID, Lacks: what, Text: "host " + h.ID + ": " + fmt.Sprintf(format, args...)}, false
-	}
-	if n := len(free(h, r.Model)); r.Count > 0 && n < r.Count {
-		return lacks("gpu", "%d × %s wanted, %d free", r.Count, r.Model, n)
-	}
-	if h.CPUMillis < r.CPUMillis {
-		return lacks("cpu", "%d m CPU wanted, %d free", r.CPUMillis, max(0, h.CPUMillis))
-	}
-	if h.MemoryMiB < r.MemoryMiB {
-		return lacks("memory", "%d MiB of memory wanted, %d free", r.MemoryMiB, max(0, h.MemoryMiB))
-	}
-	if h.DiskMiB < r.DiskMiB {
-		return lacks("disk", "%d MiB of disk wanted, %d free", r.DiskMiB, max(0, h.DiskMiB))
-	}
-	return Reason{}, true
-}
-
-func free(h Host, model string) []GPU {
-	var out []GPU
-	for _, g := range h.GPUs {
-		if g.Free && g.Model == model {
-			out = append(out, g)
-		}
-	}
-	slices.SortFunc(out, func(a, b GPU) int {
-		return cmp.Or(cmp.Compare(a.Index, b.Index), strings.Compare(a.UUID, b.UUID))
-	})
-	return out
-}
 
 // score of a set of GPUs; the smaller is the better.
 type score struct {
@@ -154,21 +24,20 @@ func (s score) less(o score) bool {
 // maxSets bounds how many sets are compared one by one: all of 8 in 16 are 12,870.
 const maxSets = 20_000
 
-func pick(h Host, r Request) ([]string, score) {
-	if r.Count == 0 {
-		return nil, score{}
-	}
-	gpus := free(h, r.Model)
+// pick returns which count of gpus hang together best, by position, and how well.
+// All of them may be given out. Count is at least 1 and at most their number.
+func pick(gpus []GPU, count int) ([]int, score) {
 	t := newTopology(gpus)
-	if sets(len(gpus), r.Count) > maxSets || len(gpus) > 63 {
-		chosen := t.greedy(r.Count)
-		return uuids(gpus, chosen), score{islands: 1}
+	if sets(len(gpus), count) > maxSets || len(gpus) > 63 {
+		chosen := t.greedy(count)
+		slices.Sort(chosen)
+		return chosen, score{islands: 1}
 	}
 	var best uint64
 	var bestScore score
 	found := false
 	// Sets in the order of their bits; the first of equals is kept.
-	for set := uint64(1)<<r.Count - 1; set < 1<<len(gpus); set = nextSet(set) {
+	for set := uint64(1)<<count - 1; set < 1<<len(gpus); set = nextSet(set) {
 		s := t.score(set)
 		if !found || s.less(bestScore) {
 			best, bestScore, found = set, s, true
@@ -178,16 +47,7 @@ func pick(h Host, r Request) ([]string, score) {
 	for set := best; set != 0; set &= set - 1 {
 		chosen = append(chosen, bits.TrailingZeros64(set))
 	}
-	return uuids(gpus, chosen), bestScore
-}
-
-func uuids(gpus []GPU, chosen []int) []string {
-	slices.Sort(chosen)
-	out := make([]string, len(chosen))
-	for i, n := range chosen {
-		out[i] = gpus[n].UUID
-	}
-	return out
+	return chosen, bestScore
 }
 
 // nextSet is the next larger number with as many bits set (Gosper's way).
