@@ -93,7 +93,7 @@ func (e *entered) open(t *testing.T, token string, header http.Header) (*websock
 // shown reads a terminal until it has shown want, or said a message of that type.
 func shown(t *testing.T, c *websocket.Conn, want string) (all string, said api.TerminalMessage) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	var out bytes.Buffer
 	for {
