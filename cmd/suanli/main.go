@@ -168,12 +168,12 @@ func newRoot() *cobra.Command {
 		}
 	}
 	add("rent", searchCommand(), quoteCommand(), rentCommand(), psCommand(), showCommand(), stopCommand(), startCommand(),
-		restartCommand(), endCommand(), setCommand(), historyCommand(), bidCommand(), spotMarketCommand(), reserveCommand(), templatesCommand(), modelsCommand(), regionsCommand())
+		restartCommand(), endCommand(), setCommand(), historyCommand(), bidCommand(), spotMarketCommand(), reserveCommand(), volumeCommand(), templatesCommand(), modelsCommand(), regionsCommand())
 	add("enter", sshCommand(), execCommand(), logsCommand(), cpCommand(), forwardCommand(), topCommand(), openCommand())
 	add("host", hostCommand(), agentCommand(), earningsCommand(), payoutCommand())
 	add("account", loginCommand(), logoutCommand(), accountCommand(), keyCommand(), balanceCommand(), payCommand(), billCommand(), monthlyCommand(), couponCommand(), trialCommand(), invoiceCommand(), budgetCommand(), priceCommand(), slaCommand(), statusCommand(), notificationsCommand(), webhookCommand())
 	add("operate", upCommand(), serverCommand(), gatewayCommand(), configCommand(), doctorCommand(), backupCommand(), restoreCommand(),
-		ledgerCommand(), exchangeCommand(), priceListCommand(), volumeCommand(), depositCommand(), refundCommand(), imageCommand(), openapiCommand(), demoCommand(), simCommand())
+		ledgerCommand(), exchangeCommand(), priceListCommand(), volumeDiscountCommand(), depositCommand(), refundCommand(), imageCommand(), openapiCommand(), demoCommand(), simCommand())
 	finish(root)
 	return root
 }

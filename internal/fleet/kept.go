@@ -58,6 +58,15 @@ func (s *Service) ReserveDisk(ctx context.Context, tx *store.Tx, r DiskReservati
 	return t, nil
 }
 
+// DiskTerms returns what a host asks for kept disk now, or a NotFound fault.
+func (s *Service) DiskTerms(hostID string) (DiskTerms, error) {
+	r := s.record(hostID)
+	if r == nil {
+		return DiskTerms{}, fault.New(fault.NotFound, "offer_gone", "there is no host %q; search for offers to see which there are", hostID)
+	}
+	return s.diskTerms(r), nil
+}
+
 func (s *Service) diskTerms(r *record) DiskTerms {
 	d := s.cfg.Defaults
 	return DiskTerms{

@@ -70,6 +70,7 @@ var layers = map[string]rule{
 	"internal/trial":   {layer: service, never: []string{"internal/lease", "internal/fleet", "internal/ledger"}},
 	"internal/market":  {layer: service, never: []string{"internal/ledger", "internal/billing", "internal/catalog", "internal/placement"}},
 
+	"internal/volume":      {layer: service, never: []string{"internal/ledger", "internal/market", "internal/placement", "internal/catalog"}},
 	"internal/reservation": {layer: service, never: []string{"internal/ledger", "internal/lease", "internal/market", "internal/placement"}},
 
 	"internal/instance": {layer: side, only: []string{"internal/protocol"}},

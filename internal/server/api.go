@@ -33,6 +33,7 @@ import (
 	"suanli.dev/internal/sla"
 	"suanli.dev/internal/store"
 	"suanli.dev/internal/trial"
+	"suanli.dev/internal/volume"
 )
 
 //go:embed migrations/*.sql
@@ -55,6 +56,7 @@ type Services struct {
 	Budgets  *budget.Service
 	// Reservations sells capacity for a term.
 	Reservations *reservation.Service
+	Volumes      *volume.Service
 	Entrance     *Entrance
 }
 
@@ -67,6 +69,7 @@ func (a *API) subjects() {
 	a.registerLease()
 	a.registerSpot()
 	a.registerReservations()
+	a.registerVolumes()
 	a.registerBilling()
 	a.registerEarning()
 	a.registerSLA()
