@@ -148,6 +148,10 @@ func TestAVolumeIsMadeChargedUsedByLeasesAndRemoved(t *testing.T) {
 		return b.Total
 	}
 	day := bill()
+	if b := decode[api.Bill](t, w.send("GET", "/v1/bills/data", w.ada.token, nil)); b.LeaseID != v.ID || b.Total != day {
+		t.Errorf("the bill by its name is %+v", b)
+	}
+	w.send("GET", "/v1/bills/data", w.eve.token, nil).want(t, 404, "lease_not_found")
 	if day <= v.PerMonth/32 || day > v.PerMonth/28+1_000_000 {
 		t.Errorf("a day came to %s of %s a month", day, v.PerMonth)
 	}
@@ -166,6 +170,11 @@ func TestAVolumeIsMadeChargedUsedByLeasesAndRemoved(t *testing.T) {
 		t.Error("a volume that is gone is found by its name")
 	}
 	w.booksAreRight()
+	month := v.CreatedAt.UTC().Format("2006-01")
+	export := w.send("GET", "/v1/exports/focus?format=jsonl&period="+month, w.ada.token, nil)
+	if export.Status != http.StatusOK || !strings.Contains(export.Body, `"ResourceId":"`+v.ID+`"`) || !strings.Contains(export.Body, `"ResourceName":"data"`) || !strings.Contains(export.Body, `"ResourceType":"Volume"`) {
+		t.Errorf("the export says of it: %d %s", export.Status, export.Body)
+	}
 	charges, err := w.billing.Charges(ctx, w.ada.AccountID, v.ID, "", 100)
 	if err != nil || len(charges) == 0 {
 		t.Fatalf("%+v, %v", charges, err)
