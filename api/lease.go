@@ -89,6 +89,7 @@ type LeaseCreate struct {
 	Ports         []int             `json:"ports,omitempty" doc:"TCP ports served inside"`
 	StopAt        *time.Time        `json:"stop_at,omitempty" doc:"Stop then"`
 	IdleStop      *IdleStop         `json:"idle_stop,omitempty" doc:"Left out: the template's, or else the cloud's"`
+	Volumes       []VolumeMount     `json:"volumes,omitempty" doc:"Volumes that are on the host of the offer, mounted from the first start on"`
 	SpendingCap   *Amount           `json:"spending_cap,omitempty" doc:"Stop when this much is due: more than 0; left out, there is no cap"`
 }
 

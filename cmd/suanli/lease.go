@@ -27,6 +27,7 @@ type wishes struct {
 	idleGiven func() bool
 	env       []string
 	labels    []string
+	volumes   []string
 	script    string
 	cap       string
 	egress    int64
@@ -66,6 +67,16 @@ func (w *wishes) offer(ctx context.Context, c *api.Client, args []string) (strin
 	if len(args) > 0 {
 		return args[0], nil
 	}
+	with, err := whereVolumes(ctx, c, w.volumes)
+	if err != nil {
+		return "", err
+	}
+	if with != "" && strings.TrimSpace(w.where) != "" {
+		with = "(" + w.where + ") and " + with
+	}
+	if with != "" {
+		w.where = with
+	}
 	// What one has to wait for only where there is nothing else.
 	atOnce := "available_after_seconds = 0"
 	if strings.TrimSpace(w.where) != "" {
@@ -101,6 +112,9 @@ func (w *wishes) makeLease(quoteID string, command []string) (api.LeaseCreate, e
 	r.QuoteID, r.Command = quoteID, command
 	var err error
 	if r.Environment, err = pairs("--env", w.env); err != nil {
+		return r, err
+	}
+	if r.Volumes, err = mounts(w.volumes); err != nil {
 		return r, err
 	}
 	if r.Labels, err = pairs("--label", w.labels); err != nil {
@@ -244,6 +258,9 @@ func rentCommand() *cobra.Command {
 				return err
 			}
 			if spot.spot {
+				if len(w.volumes) > 0 {
+					return usageError{errors.New(tr("volumes cannot be named for the spot market yet: rent, stop the lease, and then suanli volume attach"))}
+				}
 				spot.offerOrWhereUsed = len(offer) > 0 || w.where != ""
 				return rentSpot(cmd, c, w, &spot, command, wait.yes())
 			}
@@ -278,6 +295,7 @@ func rentCommand() *cobra.Command {
 	w.quoteFlags(cmd)
 	w.leaseFlags(cmd)
 	spot.flags(cmd)
+	cmd.Flags().StringArrayVar(&w.volumes, "volume", nil, tr("a volume and where it is mounted, NAME:/path[:ro] (repeatable)"))
 	wait.flags(cmd, tr("wait until it runs"))
 	return cmd
 }

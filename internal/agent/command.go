@@ -14,10 +14,13 @@ var leaseIDPattern = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
 
 // handleCommand answers the control plane. The answer means that the command is
 // on disk; the work is done by the lease's goroutine.
-func (a *Agent) handleCommand(_ context.Context, data []byte) (any, error) {
+func (a *Agent) handleCommand(ctx context.Context, data []byte) (any, error) {
 	var c protocol.Command
 	if err := json.Unmarshal(data, &c); err != nil {
 		return protocol.CommandResult{Code: "bad_spec", Message: "the command is not valid JSON: " + err.Error()}, nil
+	}
+	if c.Volume != nil {
+		return a.VolumeCommand(ctx, *c.Volume), nil
 	}
 	return a.Command(c), nil
 }
@@ -174,6 +177,9 @@ func checkCommand(c protocol.Command) error {
 		if f.value < f.lo || f.value > f.hi {
 			return fmt.Errorf("%s is %d: want %d to %d", f.name, f.value, f.lo, f.hi)
 		}
+	}
+	if err := checkVolumes(s.Volumes); err != nil {
+		return err
 	}
 	if err := checkCluster(s.Cluster); err != nil {
 		return err

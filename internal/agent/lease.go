@@ -294,7 +294,7 @@ func (a *Agent) up(ctx context.Context, l *lease, rec record, spec protocol.Inst
 			LeaseID: l.id, Generation: rec.Generation, Image: image,
 			Settings: settings(l.id, rec.Generation, spec, image, attach, key, append(slices.Clone(a.cfg.GatewayKeys), spec.GatewayKeys...)),
 			GPUs:     attach, GPUUUIDs: spec.GPUs, CPUMillis: spec.CPUMillis, MemoryMiB: spec.MemoryMiB, DiskMiB: spec.DiskMiB,
-			PIDs: spec.PIDs, ShmMiB: spec.ShmMiB, DirectPorts: spec.DirectPorts, OpenPrivate: spec.OpenPrivate, EgressPorts: spec.EgressPorts,
+			PIDs: spec.PIDs, ShmMiB: spec.ShmMiB, DirectPorts: spec.DirectPorts, OpenPrivate: spec.OpenPrivate, EgressPorts: spec.EgressPorts, Volumes: spec.Volumes,
 			Isolation: firstOf(spec.Isolation, a.cfg.Isolation),
 		})
 		if err != nil {

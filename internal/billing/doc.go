@@ -9,6 +9,8 @@
 //     sign of life (ConfirmAlive): nobody pays for a dark host.
 //   - Storage counts from the first run until the disk is gone, and egress by the
 //     byte. A lease that never ran is charged nothing at all.
+//   - What is kept and never runs, such as a volume, is billed under an identifier of
+//     its own as a lease of storage alone (Terms.Kept): from the moment it is there.
 //   - Hosts are not believed about money. Egress that they claim is charged as far as
 //     there is money for it at that moment (RecordEgress), and compute until a bounded
 //     while after somebody asked for a stop (LimitCompute).

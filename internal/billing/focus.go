@@ -218,6 +218,9 @@ func (r FocusRow) about(l *leaseRow, m pricing.Meter, known FocusResource) {
 	if known.RegionName == "" {
 		r["RegionName"] = known.Region
 	}
+	if l.kept {
+		r["ResourceType"] = "Volume"
+	}
 	if l.simulated {
 		r["x_Simulated"] = "true"
 	}

@@ -26,6 +26,9 @@ type Terms struct {
 	GPUModel string
 	Zone     string
 	GPUs     int64
+	// Kept is of a thing that is kept and never runs, such as a volume: its storage
+	// counts from StartStorage on, not from a first run.
+	Kept bool
 }
 
 // BeginLease records the terms of a lease and sets a hold aside, in the
@@ -116,16 +119,19 @@ func (s *Service) BeginLease(ctx context.Context, tx *store.Tx, t Terms) error {
 	if x := t.Quote.Exchange; x != nil {
 		rateID = x.RateID
 	}
-	simulated := 0
+	simulated, kept := 0, 0
 	if t.Simulated || t.Quote.Simulated {
 		simulated = 1
 	}
+	if t.Kept {
+		kept = 1
+	}
 	if _, err := tx.Exec(ctx, `INSERT INTO billing_leases (lease_id, account_id, provider_id, quote, simulated, spending_cap, hold, egress_bytes,
-		posted_compute, posted_storage, posted_egress, confirmed_at, settled_at, begun_at, ended_at, gpu_model, zone, gpu_count, exchange_rate_id) VALUES (?, ?, ?, ?, ?, ?, ?, 0, 0, 0, 0, 0, 0, ?, 0, ?, ?, ?, ?)`,
-		t.LeaseID, t.AccountID, t.ProviderID, string(quote), simulated, int64(t.SpendingCap), int64(hold), store.Micros(now), t.GPUModel, t.Zone, t.GPUs, rateID); err != nil {
+		posted_compute, posted_storage, posted_egress, confirmed_at, settled_at, begun_at, ended_at, gpu_model, zone, gpu_count, exchange_rate_id, kept) VALUES (?, ?, ?, ?, ?, ?, ?, 0, 0, 0, 0, 0, 0, ?, 0, ?, ?, ?, ?, ?)`,
+		t.LeaseID, t.AccountID, t.ProviderID, string(quote), simulated, int64(t.SpendingCap), int64(hold), store.Micros(now), t.GPUModel, t.Zone, t.GPUs, rateID, kept); err != nil {
 		return fmt.Errorf("begin lease %s: %w", t.LeaseID, err)
 	}
-	if err := s.begun(&leaseRow{id: t.LeaseID, accountID: t.AccountID, quote: t.Quote, cap: t.SpendingCap}, now); err != nil {
+	if err := s.begun(&leaseRow{id: t.LeaseID, accountID: t.AccountID, quote: t.Quote, cap: t.SpendingCap, kept: t.Kept}, now); err != nil {
 		return err
 	}
 	if rich {

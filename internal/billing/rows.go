@@ -101,6 +101,7 @@ type leaseRow struct {
 	intervals                 []interval
 	rates                     []rate      // of spot, in order
 	monthly                   *monthlyRow // nil: nothing is paid in advance
+	kept                      bool        // it never runs: see Terms.Kept
 
 	gpuModel, zone string
 	gpus           int64
@@ -129,7 +130,7 @@ func postedColumns(separator string) string {
 }
 
 var selectLease = `SELECT lease_id, account_id, provider_id, quote, simulated, spending_cap, hold, egress_bytes, egress_claimed,
-	confirmed_at, settled_at, begun_at, ended_at, gpu_model, zone, gpu_count, repriced, measured_compute, measured_storage, measured_egress, measured_at, ` + postedColumns(", ") + ` FROM billing_leases`
+	confirmed_at, settled_at, begun_at, ended_at, gpu_model, zone, gpu_count, repriced, measured_compute, measured_storage, measured_egress, measured_at, kept, ` + postedColumns(", ") + ` FROM billing_leases`
 
 // loadLeases returns the leases that a WHERE clause selects, with their
 // intervals. A lease whose quote cannot be read is logged and left out: it must
@@ -145,10 +146,10 @@ func (s *Service) loadLeases(ctx context.Context, tx *store.Tx, where string, ar
 	for rows.Next() {
 		var l leaseRow
 		var quote []byte
-		var simulated, confirmed, settled, begun, ended, agreed, measured int64
+		var simulated, confirmed, settled, begun, ended, agreed, measured, kept int64
 		var posted [len(pricing.Meters)]money.Amount
 		into := []any{&l.id, &l.accountID, &l.providerID, &quote, &simulated, &l.cap, &l.hold, &l.egressBytes, &l.egressClaimed, &confirmed, &settled, &begun, &ended, &l.gpuModel, &l.zone, &l.gpus, &agreed,
-			&l.measured.totals[0], &l.measured.totals[1], &l.measured.totals[2], &measured}
+			&l.measured.totals[0], &l.measured.totals[1], &l.measured.totals[2], &measured, &kept}
 		for i := range posted {
 			into = append(into, &posted[i])
 		}
@@ -163,7 +164,7 @@ func (s *Service) loadLeases(ctx context.Context, tx *store.Tx, where string, ar
 		} else if ended == 0 {
 			s.quotes.Store(l.id, l.quote)
 		}
-		l.simulated = simulated != 0
+		l.simulated, l.kept = simulated != 0, kept != 0
 		l.posted = postedFor{}
 		for i, m := range pricing.Meters {
 			l.posted[m] = posted[i]

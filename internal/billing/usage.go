@@ -58,6 +58,9 @@ func usageUntil(l *leaseRow, at, seen, starting time.Time) pricing.Usage {
 		}
 		u.Compute = append(u.Compute, l.priced(pricing.Interval{Start: i.start, End: end, Resumes: i.resumes, Evicted: i.evicted})...)
 	}
+	if l.kept {
+		first, starting = l.begun, time.Time{}
+	}
 	if first.IsZero() {
 		return pricing.Usage{} // never ran, never charged
 	}

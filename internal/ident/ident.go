@@ -43,6 +43,7 @@ const (
 	Bid      Kind = "bd"
 
 	Reservation Kind = "rv"
+	Volume      Kind = "vo"
 
 	Rate Kind = "xr" // of exchange between two currencies
 
@@ -92,7 +93,7 @@ func Check(k Kind, s string) error {
 }
 
 // kinds are all kinds; see Resembles.
-var kinds = []Kind{Account, User, Key, Session, SSHKey, Host, Gateway, Token, Listing, Quote, Lease, Usage, Charge, Rate, Transfer, Invoice, Request, Event, Audit, Bid, Maintenance, Payout, Notification, Webhook, Delivery, Payment, Repayment, Budget, PriceChange, Replica, Drill}
+var kinds = []Kind{Account, User, Key, Session, SSHKey, Host, Gateway, Token, Listing, Quote, Lease, Usage, Charge, Rate, Transfer, Invoice, Request, Event, Audit, Bid, Maintenance, Payout, Notification, Webhook, Delivery, Payment, Repayment, Budget, PriceChange, PriceList, Tiers, Invitation, Passkey, Cluster, Run, Replica, Drill, Volume}
 
 // resembling is how much of an identifier people show or compare: a prefix of one
 // that is as long is taken for it.

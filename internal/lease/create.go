@@ -194,6 +194,9 @@ func (s *Service) take(ctx context.Context, tx *store.Tx, p account.Principal, q
 			l.WaitsUntil = now.Add(s.WaitNotice)
 			l.Code, l.Message = "waiting", "waits, free of charge, until leases of the spot market have left its GPUs"
 		}
+		if err := s.attach(ctx, tx, l, c.Volumes); err != nil {
+			return err
+		}
 		if err := s.Money.BeginLease(ctx, tx, billing.Terms{LeaseID: l.ID, AccountID: l.AccountID, ProviderID: l.ProviderID, Quote: l.Price, Simulated: l.Simulated, SpendingCap: l.SpendingCap, OnLapse: q.Request.OnLapse,
 			GPUModel: q.Offer.GPUModel, Zone: q.Offer.Zone, GPUs: int64(q.Offer.GPUCount)}); err != nil {
 			return err
@@ -403,8 +406,14 @@ func (s *Service) instanceSpec(ctx context.Context, l *Lease) (*protocol.Instanc
 	if t, ok := s.Catalog.Template(l.Template); ok && t.Activity != nil {
 		activity = &protocol.Activity{Kind: protocol.ActivityKind(t.Activity.Kind), Port: t.Activity.Port, TokenVariable: t.Activity.TokenVariable}
 	}
+	var volumes []protocol.VolumeMount
+	if s.Volumes != nil {
+		if volumes, err = s.Volumes.Mounts(ctx, l.ID); err != nil {
+			return nil, err
+		}
+	}
 	return &protocol.InstanceSpec{
-		Activity: activity, Image: l.Image, Entrypoint: spec.Entrypoint, Command: spec.Command, StartScript: spec.StartScript, NoticeSignal: spec.NoticeSignal, NoticeCommand: spec.NoticeCommand,
+		Volumes: volumes, Activity: activity, Image: l.Image, Entrypoint: spec.Entrypoint, Command: spec.Command, StartScript: spec.StartScript, NoticeSignal: spec.NoticeSignal, NoticeCommand: spec.NoticeCommand,
 		Environment: spec.Environment, Ports: spec.Ports, DirectPorts: l.Bundle.DirectPorts, GPUs: l.GPUs,
 		CPUMillis: l.Bundle.CPUMillis, MemoryMiB: l.Bundle.MemoryMiB, DiskMiB: l.Bundle.DiskGiB << 10,
 		PIDs: max(pidsPerCPU, pidsPerCPU*l.Bundle.CPUMillis/1000), ShmMiB: shm, SSHKeys: keys,

@@ -144,6 +144,7 @@ type Create struct {
 	Deadline      time.Time
 	Idle          *IdleStop     // nil: the template's, or else the cloud's
 	SpendingCap   *money.Amount // nil: none
+	Volumes       []VolumeUse
 
 	bidID   string // of the bid that the spot market makes the lease for
 	gangID  string // of the gang that it is made in

@@ -308,6 +308,11 @@ func (s *Service) close(ctx context.Context, tx *store.Tx, l *Lease, at time.Tim
 	if err := s.Money.EndLease(ctx, tx, l.ID, at); err != nil {
 		return err
 	}
+	if s.Volumes != nil {
+		if err := s.Volumes.Release(ctx, tx, l.ID); err != nil {
+			return err
+		}
+	}
 	return s.Capacity.ReleaseAll(ctx, tx, l.ID)
 }
 

@@ -91,6 +91,16 @@ type Budgets interface {
 	Allow(ctx context.Context, tx *store.Tx, accountID, userID string, labels map[string]string) error
 }
 
+// Volumes is what lease needs of volume.
+type Volumes interface {
+	// Attach gives a new lease volumes, or is a fault that says why it cannot have one.
+	Attach(ctx context.Context, tx *store.Tx, a Attachment) error
+	// Mounts returns the volumes that a lease has.
+	Mounts(ctx context.Context, leaseID string) ([]protocol.VolumeMount, error)
+	// Release takes the volumes of a lease away that has left nothing on its host.
+	Release(ctx context.Context, tx *store.Tx, leaseID string) error
+}
+
 // Config is what a Service is made of. Interval fields have useful zero values.
 type Config struct {
 	DB       *store.DB
@@ -118,6 +128,7 @@ type Config struct {
 	Log             *slog.Logger
 	News            News    // tells renters what happened; nil: nobody does
 	Budgets         Budgets // nil: there are none
+	Volumes         Volumes // nil: there are none
 	Gangs           Gangs   // nil: there are none
 
 	// Commands reports whether this replica commands a host, and Leads whether it does

@@ -159,6 +159,9 @@ func (c *Create) validate(now time.Time) error {
 			return err
 		}
 	}
+	if err := checkVolumes(c.Volumes); err != nil {
+		return err
+	}
 	if c.SpendingCap != nil && *c.SpendingCap <= 0 {
 		return invalid("body.spending_cap", "invalid_spending_cap", "a spending cap of %s would stop the lease before it runs; want more than 0, or leave it out for none", c.SpendingCap)
 	}

@@ -195,6 +195,24 @@ type Command struct {
 	Want       Want          `json:"want"`
 	Spec       *InstanceSpec `json:"spec,omitempty"` // with WantRunning
 	Limits     RunLimits     `json:"limits"`
+	// Volume, if set, is what the command is about, and no lease: nothing else in it
+	// counts. An agent that knows no volumes refuses it, as it names no lease.
+	Volume *VolumeCommand `json:"volume,omitempty"`
+}
+
+// VolumeCommand asks an agent to have a volume, or to have nothing of it. It is
+// idempotent, and its answer means that it is done.
+type VolumeCommand struct {
+	VolumeID string `json:"volume_id"`
+	Present  bool   `json:"present"`
+	SizeMiB  int64  `json:"size_mib"` // of one that is made
+}
+
+// VolumeMount is a volume in an instance. The host has it already.
+type VolumeMount struct {
+	VolumeID string `json:"volume_id"`
+	Path     string `json:"path"` // absolute, inside
+	ReadOnly bool   `json:"read_only,omitempty"`
 }
 
 // RunLimits bounds a run without the control plane's help. They may change
@@ -226,7 +244,8 @@ type InstanceSpec struct {
 	Environment map[string]string `json:"environment,omitempty"`  // secrets included; never logged
 	Ports       []int             `json:"ports,omitempty"`        // TCP ports served inside, reached through the gateway
 	DirectPorts map[int]int       `json:"direct_ports,omitempty"` // container port → host port, on hosts that have them
-	GPUs        []string          `json:"gpus,omitempty"`         // UUIDs
+	Volumes     []VolumeMount     `json:"volumes,omitempty"`
+	GPUs        []string          `json:"gpus,omitempty"` // UUIDs
 	CPUMillis   int64             `json:"cpu_millis"`
 	MemoryMiB   int64             `json:"memory_mib"`
 	DiskMiB     int64             `json:"disk_mib"`
@@ -266,8 +285,10 @@ const ActivityJupyter ActivityKind = "jupyter"
 
 // CommandResult is the agent's immediate answer; progress comes by reports.
 type CommandResult struct {
-	Accepted   bool   `json:"accepted"`
-	Code       string `json:"code,omitempty"` // "stale_generation", "bad_spec", "not_ready"
+	Accepted bool `json:"accepted"`
+	// Code is "stale_generation", "bad_spec" or "not_ready"; of a volume, "disk_full",
+	// "volume_in_use" or "bad_spec" too.
+	Code       string `json:"code,omitempty"`
 	Message    string `json:"message,omitempty"`
 	Generation int64  `json:"generation"` // highest the agent knows for the lease
 }

@@ -36,6 +36,7 @@ import (
 	"suanli.dev/internal/sla"
 	"suanli.dev/internal/store"
 	"suanli.dev/internal/trial"
+	"suanli.dev/internal/volume"
 )
 
 //go:embed migrations/*.sql
@@ -60,6 +61,7 @@ type Services struct {
 	Drills   *drill.Service
 	// Reservations sells capacity for a term.
 	Reservations *reservation.Service
+	Volumes      *volume.Service
 	Clusters     *cluster.Service
 	Entrance     *Entrance
 }
@@ -74,6 +76,7 @@ func (a *API) subjects() {
 	a.registerLease()
 	a.registerSpot()
 	a.registerReservations()
+	a.registerVolumes()
 	a.registerClusters()
 	a.registerBilling()
 	a.registerEarning()

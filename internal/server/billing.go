@@ -26,7 +26,7 @@ func (a *API) registerBilling() {
 		ID: "getBalance", Method: http.MethodGet, Path: "/v1/balance", Summary: "Show the balance and how long it lasts", Tag: tagBilling, Action: account.ReadBilling,
 	}, a.getBalance)
 	register(a, operation{
-		ID: "getBill", Method: http.MethodGet, Path: "/v1/bills/{lease_id}", Summary: "Show what a lease has cost, and why", Tag: tagBilling, Action: account.ReadBilling,
+		ID: "getBill", Method: http.MethodGet, Path: "/v1/bills/{lease_id}", Summary: "Show what a lease or a volume has cost, and why", Tag: tagBilling, Action: account.ReadBilling,
 		Description: "Compute counts from the moment the instance was confirmed running to the moment it was confirmed stopped or was last seen alive. " +
 			"Storage counts from the first run until the disk is gone, also while stopped. Egress counts by the byte.",
 	}, a.getBill)
@@ -92,6 +92,10 @@ func (a *API) getBill(ctx context.Context, p account.Principal, in *LeasePath) (
 		// By name too; the bill is there before and after the lease.
 		if l, err := a.Leases.Resolve(ctx, p, id); err == nil {
 			id = l.ID
+		} else if a.Volumes != nil {
+			if v, err := a.Volumes.Get(ctx, p, id); err == nil {
+				id = v.ID
+			}
 		}
 	}
 	b, err := a.Billing.Due(ctx, id, a.clock())

@@ -51,6 +51,7 @@ import (
 	"suanli.dev/internal/sla"
 	"suanli.dev/internal/store"
 	"suanli.dev/internal/trial"
+	"suanli.dev/internal/volume"
 )
 
 // Cloud is a whole control plane with its gateway, ready to run.
@@ -70,6 +71,7 @@ type Cloud struct {
 	Reserve   *reservation.Service
 	Clusters  *cluster.Service
 	Budgets   *budget.Service
+	Volumes   *volume.Service
 	Drills    *drill.Service
 	Authority *gateway.Authority
 	Tunnels   *gateway.Tunnels
@@ -255,6 +257,15 @@ func (c *Cloud) openServices(ctx context.Context, secret []byte) error {
 				}
 				return
 			}
+			if ident.Check(ident.Volume, leaseID) == nil {
+				if reason != billing.ReasonGraceOver {
+					return // it is kept until then
+				}
+				if err := c.Volumes.Exhaust(ctx, leaseID); err != nil {
+					log.WarnContext(ctx, "remove an unpaid volume", "volume", leaseID, "account", accountID, "error", err)
+				}
+				return
+			}
 			if err := c.Leases.Exhaust(ctx, leaseID, string(reason), reason == billing.ReasonGraceOver); err != nil {
 				log.WarnContext(ctx, "stop an unpaid lease", "lease", leaseID, "account", accountID, "error", err)
 			}
@@ -272,6 +283,7 @@ func (c *Cloud) openServices(ctx context.Context, secret []byte) error {
 		Trial:       lease.TrialTerms{MaxGPUs: int(cfg.TrialMaxGPUs), EgressPorts: cfg.TrialEgressPorts},
 		DefaultIdle: lease.IdleStop{After: time.Duration(cfg.IdleStopSeconds) * time.Second, GPUPercent: 5, CPUPercent: 5},
 		GatewayKeys: []string{c.Authority.GatewayAuthorizedKey()}, InnerRegistries: c.cfg.InnerRegistryHosts(), Log: log, News: c.News, Budgets: laterBudgets{func() *budget.Service { return c.Budgets }}, Gangs: laterClusters{func() *cluster.Service { return c.Clusters }},
+		Volumes:  laterVolumes{func() *volume.Service { return c.Volumes }},
 		Commands: c.commands(), Leads: c.Replicas.Leads, OnChange: c.tellLease,
 	})
 	if err != nil {
@@ -328,6 +340,12 @@ func (c *Cloud) openServices(ctx context.Context, secret []byte) error {
 	if err != nil {
 		return err
 	}
+	c.Volumes, err = volume.New(volume.Config{
+		DB: c.DB, Clock: c.clock, Capacity: c.Fleet, Money: c.Billing, Leases: c.Leases, TimeZone: c.zoneOf, Command: c.command, Audit: c.Accounts.Audit, Log: log,
+	})
+	if err != nil {
+		return err
+	}
 	if c.Clusters, err = c.openClusters(); err != nil {
 		return err
 	}
@@ -343,10 +361,10 @@ func (c *Cloud) openServices(ctx context.Context, secret []byte) error {
 	metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	entrance := &Entrance{SSHAddress: c.sshIn.Addr().String(), SSHHostKey: strings.TrimSpace(sshLine(c.Authority)), AppURL: c.appURL, Open: c.openStream, Enter: c.enter}
 	c.http = New(Config{
-		Services: Services{Accounts: c.Accounts, Catalog: cat, Fleet: c.Fleet, Billing: c.Billing, Leases: c.Leases, Market: c.Market, Reservations: c.Reserve, Clusters: c.Clusters, Payments: c.Payments, Earnings: c.Earnings, Levels: c.Levels, News: c.News, Budgets: c.Budgets, Drills: c.Drills, Trials: c.Trials, SignUps: c.SignUps, Entrance: entrance},
+		Services: Services{Accounts: c.Accounts, Catalog: cat, Fleet: c.Fleet, Billing: c.Billing, Leases: c.Leases, Market: c.Market, Reservations: c.Reserve, Volumes: c.Volumes, Clusters: c.Clusters, Payments: c.Payments, Earnings: c.Earnings, Levels: c.Levels, News: c.News, Budgets: c.Budgets, Drills: c.Drills, Trials: c.Trials, SignUps: c.SignUps, Entrance: entrance},
 		DB:       c.DB, Log: log, Version: c.version, PublicURL: cfg.APIURL(), TrustedProxies: cfg.Proxies(), Metrics: metrics, Tracing: c.tracing,
 	})
-	for _, m := range []interface{ Migrate(context.Context) error }{c.Accounts, c.Ledger, c.Fleet, c.Billing, c.Leases, c.Market, c.Reserve, c.Clusters, c.Earnings, c.Levels, c.News, c.Payments, c.Trials, c.SignUps, c.Budgets, c.Drills, c.http} {
+	for _, m := range []interface{ Migrate(context.Context) error }{c.Accounts, c.Ledger, c.Fleet, c.Billing, c.Leases, c.Market, c.Reserve, c.Volumes, c.Clusters, c.Earnings, c.Levels, c.News, c.Payments, c.Trials, c.SignUps, c.Budgets, c.Drills, c.http} {
 		if err := m.Migrate(ctx); err != nil {
 			return err
 		}
@@ -544,6 +562,7 @@ func (c *Cloud) Run(ctx context.Context) error {
 	part("news", c.News.Run)
 	part("drills", c.Drills.Run)
 	part("reservations", once(c.Reserve.Run))
+	part("volumes", c.Volumes.Run)
 	part("budgets", once(c.Budgets.Run))
 	if c.cfg.UsageSinkURL != "" {
 		sink := newUsageSink(usageSink{db: c.DB, usage: c.Billing.Usage, clock: c.clock, log: c.log, address: c.cfg.UsageSinkURL, token: c.cfg.UsageSinkToken,

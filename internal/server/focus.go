@@ -29,6 +29,10 @@ func (a *API) registerFocus() {
 				// One that is not there any more has no name, and costs all the same.
 				if l, err := a.Leases.Get(ctx, p, id); err == nil {
 					out[id] = billing.FocusResource{Name: l.Name, Region: l.Bundle.Region, Zone: l.Bundle.Zone, Model: l.GPUModel, Labels: l.Labels}
+				} else if a.Volumes != nil {
+					if v, err := a.Volumes.Get(ctx, p, id); err == nil {
+						out[id] = billing.FocusResource{Name: v.Name, Region: v.Region, Zone: v.Zone}
+					}
 				}
 			}
 			return out, nil

@@ -192,7 +192,7 @@ func (a *API) createLease(ctx context.Context, p account.Principal, in *body[api
 	}
 	c := lease.Create{
 		QuoteID: r.QuoteID, Name: r.Name, Labels: r.Labels, Entrypoint: r.Entrypoint, Command: r.Command,
-		StartScript: r.StartScript, NoticeSignal: r.NoticeSignal, NoticeCommand: r.NoticeCommand, Environment: r.Environment, Ports: r.Ports, SpendingCap: r.SpendingCap, Idle: idle,
+		StartScript: r.StartScript, NoticeSignal: r.NoticeSignal, NoticeCommand: r.NoticeCommand, Environment: r.Environment, Ports: r.Ports, SpendingCap: r.SpendingCap, Idle: idle, Volumes: volumeUses(r.Volumes),
 	}
 	if r.StopAt != nil {
 		c.Deadline = *r.StopAt
@@ -358,7 +358,10 @@ func (a *API) abandonHost(ctx context.Context, p account.Principal, in *struct {
 	if online {
 		return nil, fault.New(fault.Conflict, "host_online", "host %s is there; drain it, or end its leases, instead of giving it up", in.HostID)
 	}
-	return nil, a.Leases.Abandon(ctx, p, in.HostID, lastSeen)
+	if err := a.Leases.Abandon(ctx, p, in.HostID, lastSeen); err != nil || a.Volumes == nil {
+		return nil, err
+	}
+	return nil, a.Volumes.Abandon(ctx, p, in.HostID, lastSeen)
 }
 
 func (a *API) leaseAccess(ctx context.Context, p account.Principal, in *LeasePath) (*body[api.LeaseAccess], error) {

@@ -23,6 +23,7 @@ import (
 	"suanli.dev/internal/lease"
 	"suanli.dev/internal/pricing"
 	"suanli.dev/internal/protocol"
+	"suanli.dev/internal/volume"
 )
 
 func init() {
@@ -47,6 +48,7 @@ func withLeases(w *world, c *Config) {
 		Reserve: pricing.Bounds{MaxMonths: 12, MaxBasisPoints: 6000},
 		Monthly: lease.MonthlyTerms{Hours: 730, Discounts: []pricing.TermDiscount{{Months: 1}, {Months: 3, BasisPoints: 500}}},
 		Budgets: laterBudgets{func() *budget.Service { return w.budgets }},
+		Volumes: laterVolumes{func() *volume.Service { return w.volumes }},
 		Command: func(context.Context, string, protocol.Command) (protocol.CommandResult, error) {
 			return protocol.CommandResult{Accepted: true}, nil
 		}})

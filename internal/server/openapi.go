@@ -26,6 +26,7 @@ import (
 	"suanli.dev/internal/signup"
 	"suanli.dev/internal/sla"
 	"suanli.dev/internal/trial"
+	"suanli.dev/internal/volume"
 )
 
 // Document returns the OpenAPI document of a server with every subject,
@@ -49,7 +50,7 @@ func Document(version string) ([]byte, error) {
 func everything() Services {
 	return Services{
 		Accounts: &account.Service{}, Catalog: &catalog.Catalog{}, Fleet: &fleet.Service{}, Billing: &billing.Service{}, Earnings: &earning.Service{}, Levels: &sla.Service{},
-		Leases: &lease.Service{}, Market: &market.Service{}, Trials: &trial.Service{}, SignUps: &signup.Service{}, Reservations: &reservation.Service{}, Clusters: &cluster.Service{}, News: &notify.Service{}, Budgets: &budget.Service{}, Drills: &drill.Service{}, Payments: &payment.Service{}, Entrance: &Entrance{},
+		Leases: &lease.Service{}, Market: &market.Service{}, Trials: &trial.Service{}, SignUps: &signup.Service{}, Reservations: &reservation.Service{}, Volumes: &volume.Service{}, Clusters: &cluster.Service{}, News: &notify.Service{}, Budgets: &budget.Service{}, Drills: &drill.Service{}, Payments: &payment.Service{}, Entrance: &Entrance{},
 	}
 }
 

@@ -177,7 +177,7 @@ func reserveCurveJSON(c *pricing.Curve) *api.ReserveCurve {
 // earningPlaces says where what is charged for is: leases and reservations.
 type earningPlaces struct{ c *Cloud }
 
-// Places is lease.Service.Places, with the hosts of reservations.
+// Places is lease.Service.Places, with the hosts of reservations and of volumes.
 func (e earningPlaces) Places(ctx context.Context, ids []string) (map[string]lease.Place, error) {
 	out, err := e.c.Leases.Places(ctx, ids)
 	if err != nil {
@@ -186,6 +186,13 @@ func (e earningPlaces) Places(ctx context.Context, ids []string) (map[string]lea
 	held, err := e.c.Reserve.Places(ctx, ids)
 	for _, r := range held {
 		out[r.ID] = lease.Place{AccountID: r.AccountID, ProviderID: r.ProviderID, HostID: r.HostID, GPUModel: r.GPUModel, Simulated: r.Simulated}
+	}
+	if err != nil {
+		return nil, err
+	}
+	kept, err := e.c.Volumes.Places(ctx, ids)
+	for _, v := range kept {
+		out[v.ID] = lease.Place{AccountID: v.AccountID, ProviderID: v.ProviderID, HostID: v.HostID, Simulated: v.Simulated}
 	}
 	return out, err
 }

@@ -29,7 +29,9 @@ import (
 	"suanli.dev/internal/fleet"
 	"suanli.dev/internal/lease"
 	"suanli.dev/internal/notify"
+	"suanli.dev/internal/protocol"
 	"suanli.dev/internal/store"
+	"suanli.dev/internal/volume"
 )
 
 // clock is a time that a test moves.
@@ -68,7 +70,9 @@ type world struct {
 
 	newsService *notify.Service
 	budgets     *budget.Service
-	hookURL     string // of a receiver of webhooks
+	volumes     *volume.Service
+	onVolume    atomic.Pointer[protocol.CommandResult] // what hosts answer of volumes; nil: that it is done
+	hookURL     string                                 // of a receiver of webhooks
 
 	count atomic.Int64
 	extra []func(*API) // registrations of operations that only a test has

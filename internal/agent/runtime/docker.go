@@ -67,6 +67,7 @@ type Docker struct {
 	mirrors  []string // of Docker Hub, as the engine is configured
 	images   *images
 	pruning  sync.Mutex
+	keeping  sync.Mutex    // volumes and the counts of who has them
 	fresh    time.Duration // freshFor, but in tests
 }
 
@@ -233,8 +234,9 @@ func (d *Docker) Info(ctx context.Context) (Info, error) {
 // reservedMiB is what existing disks take, which free space does not count.
 func (d *Docker) reservedMiB() int64 {
 	images, _ := filepath.Glob(filepath.Join(d.cfg.Dir, "leases", "*", "disk.img"))
+	kept, _ := filepath.Glob(filepath.Join(d.cfg.Dir, "volumes", "*", "disk.img"))
 	var sum int64
-	for _, p := range images {
+	for _, p := range append(images, kept...) {
 		if st, err := os.Stat(p); err == nil {
 			sum += st.Size() >> 20
 		}
@@ -281,6 +283,9 @@ func (d *Docker) Create(ctx context.Context, c Container) error {
 	}
 	if err == nil {
 		err = d.writeFiles(v, c)
+	}
+	if err == nil {
+		err = d.joinVolumes(c)
 	}
 	if netErr := <-netDone; err == nil {
 		err = netErr
@@ -425,6 +430,9 @@ func (d *Docker) describe(v volume, c Container) (*container.Config, *container.
 			bind(filepath.Join(v.etc(), "resolv.conf"), "/etc/resolv.conf", false),
 		},
 	}
+	for _, m := range c.Volumes {
+		h.Mounts = append(h.Mounts, bind(d.kept(m.VolumeID).content(), m.Path, m.ReadOnly))
+	}
 	for _, m := range c.GPUs.Mounts {
 		h.Mounts = append(h.Mounts, bind(m.Source, m.Target, true))
 	}
@@ -531,6 +539,10 @@ func (d *Docker) Start(ctx context.Context, lease string) error {
 	if err != nil {
 		return err
 	}
+	// After a restart of the host nothing is mounted.
+	if err := d.openVolumes(lease); err != nil {
+		return err
+	}
 	if !mounts.at(layer) {
 		if err := v.open(); err != nil {
 			return err
@@ -628,6 +640,9 @@ func (d *Docker) Remove(ctx context.Context, lease string) error {
 		if _, err := d.api.ContainerRemove(ctx, name, client.ContainerRemoveOptions{RemoveVolumes: true, Force: true}); err != nil && !cerrdefs.IsNotFound(err) {
 			return fmt.Errorf("remove the container: %w", err)
 		}
+	}
+	if err := d.leaveVolumes(lease); err != nil {
+		return err
 	}
 	if err := v.close(); err != nil {
 		return err
@@ -894,7 +909,7 @@ func (d *Docker) Sweep(ctx context.Context, keep func(string) bool) error {
 	if err != nil {
 		return fmt.Errorf("list networks: %w", err)
 	}
-	var errs []error
+	errs := []error{d.sweepVolumes(keep)}
 	for _, n := range r.Items {
 		if lease := n.Labels[labelLease]; !keep(lease) {
 			if _, err := d.api.NetworkRemove(ctx, n.ID, client.NetworkRemoveOptions{}); err != nil && !cerrdefs.IsNotFound(err) {

@@ -94,6 +94,7 @@ type Container struct {
 	DirectPorts map[int]int // container port → host port
 	OpenPrivate bool
 	EgressPorts []int // the only ports that it may reach outside; none: all
+	Volumes     []protocol.VolumeMount
 	Isolation   string
 }
 
@@ -170,5 +171,10 @@ type Driver interface {
 	// Sweep removes networks and mounts of leases that keep does not name. It
 	// never removes a disk.
 	Sweep(ctx context.Context, keep func(leaseID string) bool) error
+	// MakeVolume makes a volume of a size unless it is there. A refusal is an *Error.
+	MakeVolume(ctx context.Context, id string, sizeMiB int64) error
+	// EraseVolume removes a volume with all that is in it. It is an *Error
+	// "volume_in_use" while a lease has it.
+	EraseVolume(ctx context.Context, id string) error
 	Close() error
 }

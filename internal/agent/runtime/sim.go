@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
@@ -28,6 +30,7 @@ type Sim struct {
 	mu      sync.Mutex
 	items   map[string]*simInstance
 	disks   map[string]int64
+	volumes map[string]int64
 	traffic map[string]Traffic
 	watch   map[int]func(string)
 	next    int
@@ -41,7 +44,7 @@ type simInstance struct {
 
 // NewSim returns an empty simulated engine with room for diskMiB of disks.
 func NewSim(diskMiB int64) *Sim {
-	return &Sim{items: map[string]*simInstance{}, disks: map[string]int64{}, traffic: map[string]Traffic{}, watch: map[int]func(string){}, diskMiB: diskMiB}
+	return &Sim{items: map[string]*simInstance{}, disks: map[string]int64{}, volumes: map[string]int64{}, traffic: map[string]Traffic{}, watch: map[int]func(string){}, diskMiB: diskMiB}
 }
 
 func (s *Sim) act(ctx context.Context, act, lease string) error {
@@ -78,6 +81,11 @@ func (s *Sim) Create(ctx context.Context, c Container) error {
 	defer s.mu.Unlock()
 	if _, ok := s.items[c.LeaseID]; ok {
 		return fmt.Errorf("lease %s has a container", c.LeaseID)
+	}
+	for _, m := range c.Volumes {
+		if _, ok := s.volumes[m.VolumeID]; !ok {
+			return volumeMissing(m.VolumeID)
+		}
 	}
 	if _, ok := s.disks[c.LeaseID]; !ok {
 		s.disks[c.LeaseID] = c.DiskMiB
@@ -294,6 +302,37 @@ func (s *Sim) Traffic(context.Context) (map[string]Traffic, error) {
 
 // Sweep implements Driver.
 func (s *Sim) Sweep(context.Context, func(string) bool) error { return nil }
+
+// MakeVolume implements Driver.
+func (s *Sim) MakeVolume(ctx context.Context, id string, sizeMiB int64) error {
+	if err := s.act(ctx, "make volume", id); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, ok := s.volumes[id]; !ok {
+		s.volumes[id] = sizeMiB
+	}
+	return nil
+}
+
+// EraseVolume implements Driver.
+func (s *Sim) EraseVolume(ctx context.Context, id string) error {
+	if err := s.act(ctx, "erase volume", id); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.volumes, id)
+	return nil
+}
+
+// Volumes lists the volumes that there are.
+func (s *Sim) Volumes() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Sorted(maps.Keys(s.volumes))
+}
 
 // Close implements Driver.
 func (s *Sim) Close() error { return nil }
