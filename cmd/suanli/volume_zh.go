@@ -54,6 +54,7 @@ func init() {
 		"invalid_mount_path":  "不能挂载在该路径",
 		"too_many_volumes":    "一个租约的存储卷过多",
 		"duplicate_volume":    "每个存储卷、每个路径只能给出一次",
+		"missing_lease":       "请给出租约的标识或名称",
 		"quota_volumes":       "存储卷数量已达账户上限",
 	})
 }

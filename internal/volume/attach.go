@@ -151,6 +151,9 @@ func (s *Service) change(ctx context.Context, p account.Principal, nameOrID, lea
 	if _, err := s.Get(ctx, p, nameOrID); err != nil {
 		return nil, err
 	}
+	if leaseNameOrID == "" {
+		return nil, invalid("body.lease_id", "missing_lease", "name a lease, by its identifier or its name")
+	}
 	seen, err := s.Leases.Resolve(ctx, p, leaseNameOrID)
 	if err != nil {
 		return nil, err
