@@ -60,7 +60,9 @@ func openPostgres(ctx context.Context, address string, p patience) (*sql.DB, err
 		}
 		ask := asking.Copy()
 		// Of several servers the one that the connection is to.
-		ask.DialFunc = func(ctx context.Context, _, _ string) (net.Conn, error) { return dialer.DialContext(ctx, network, addr) }
+		ask.DialFunc = func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return dialer.DialContext(ctx, network, addr)
+		}
 		return &watched{Conn: conn, silence: p.silence, ask: ask}, nil
 	}
 	settings := ""
