@@ -279,11 +279,11 @@ func (a *Agent) Run(ctx context.Context) error {
 			return Connection{Bus: a.cfg.Bus, Streams: a.cfg.Streams}, nil
 		}
 	}
-	pause := 500 * time.Millisecond
+	var again redial
 	for ctx.Err() == nil {
 		c, err := connect(ctx)
 		if err == nil {
-			pause = 500 * time.Millisecond
+			again = redial{}
 			err = a.serve(ctx, c)
 		}
 		if ctx.Err() != nil {
@@ -292,14 +292,30 @@ func (a *Agent) Run(ctx context.Context) error {
 		if removed(err) {
 			return a.leave(ctx)
 		}
+		pause := again.next(a.cfg.Elsewhere)
 		a.log.Warn("no connection to the control plane; instances run on", "error", err, "again_in_seconds", pause.Seconds())
 		select {
 		case <-time.After(pause):
 		case <-ctx.Done():
 		}
-		pause = min(2*pause, 30*time.Second)
 	}
 	return ctx.Err()
+}
+
+// redial is how long to wait before the control plane is dialled again.
+type redial struct{ last time.Duration }
+
+// next is twice the last pause. Where there are several control planes, one that
+// takes hosts is most likely there again within seconds: while one dies and the others
+// are busy with that, all may refuse for a moment, and a host that then stays away for
+// half a minute holds up whoever has rented it.
+func (r *redial) next(elsewhere bool) time.Duration {
+	most := 30 * time.Second
+	if elsewhere {
+		most = 3 * time.Second
+	}
+	r.last = min(max(2*r.last, 500*time.Millisecond), most)
+	return r.last
 }
 
 // serve works with one connection until it is lost.

@@ -287,6 +287,7 @@ func (s *Service) TurnRuns(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	s.forget(open)
 	var mu sync.Mutex
 	var failed []error
 	var all sync.WaitGroup
@@ -441,7 +442,7 @@ func (s *Service) watchRun(ctx context.Context, r *Run, k *Cluster) error {
 		}
 	}
 	if !done {
-		return nil
+		return s.watchProgress(ctx, r, k, got)
 	}
 	return s.changeRun(ctx, r.ID, func(_ context.Context, _ *store.Tx, now *Run, at time.Time) error {
 		if now.State == RunRunning && now.Attempt == r.Attempt {

@@ -45,8 +45,12 @@ type Config struct {
 	// Account returns an account's currency and IANA time zone.
 	Account func(ctx context.Context, accountID string) (money.Currency, string, error)
 	Audit   func(ctx context.Context, tx *store.Tx, p account.Principal, action, subject string, detail any) error
-	Every   time.Duration // between looks at clusters; 1 s
-	Log     *slog.Logger
+	// GPUPercent returns how busy the GPUs of a lease's instance were lately, if that is
+	// known. nil: runs that make no progress are not told of.
+	GPUPercent func(leaseID string) (percent int, known bool)
+	StuckAfter time.Duration // how long a run with busy GPUs may print nothing before that is told; 15 min
+	Every      time.Duration // between looks at clusters; 1 s
+	Log        *slog.Logger
 }
 
 // Service is the cluster service.
@@ -55,6 +59,8 @@ type Service struct {
 
 	mu    sync.Mutex
 	known map[string]*network // of open clusters, as the database had them last
+	// progress is of runs that go on, while this process looks after them.
+	progress map[string]*progress
 }
 
 // New returns a Service. Migrate must be called before anything else.
@@ -68,10 +74,13 @@ func New(c Config) (*Service, error) {
 	if c.Every == 0 {
 		c.Every = time.Second
 	}
+	if c.StuckAfter == 0 {
+		c.StuckAfter = 15 * time.Minute
+	}
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Service{Config: c, known: map[string]*network{}}, nil
+	return &Service{Config: c, known: map[string]*network{}, progress: map[string]*progress{}}, nil
 }
 
 // Migrate brings the tables up to date.

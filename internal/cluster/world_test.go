@@ -28,7 +28,8 @@ import (
 // that are told as a story.
 type world struct {
 	*Service
-	t        *testing.T
+	t        testing.TB
+	dir      string // where hosts and time are kept, to outlive the process; empty: nowhere
 	db       *store.DB
 	accounts *account.Service
 	fleet    *fleet.Service
@@ -47,7 +48,12 @@ type world struct {
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	w := &world{t: t, db: storetest.Open(t, storetest.Address(t)), now: time.Date(2026, 3, 2, 12, 0, 0, 0, time.UTC)}
+	return newWorldOn(t, storetest.Open(t, storetest.Address(t)), "")
+}
+
+func newWorldOn(t testing.TB, db *store.DB, dir string) *world {
+	t.Helper()
+	w := &world{t: t, db: db, dir: dir, now: time.Date(2026, 3, 2, 12, 0, 0, 0, time.UTC)}
 	w.open(true)
 	t.Cleanup(func() { w.stop() })
 	if _, err := w.accounts.Bootstrap(t.Context(), "operator@example.com", "correct horse battery"); err != nil {
@@ -118,7 +124,7 @@ func (w *world) open(first bool) {
 			return w.host(hostID).command(c)
 		}})
 	check(err)
-	w.Service, err = New(Config{DB: w.db, Clock: w.clock, Capacity: w.fleet, Leases: w.leases, Audit: w.accounts.Audit, Inside: w,
+	w.Service, err = New(Config{DB: w.db, Clock: w.clock, Capacity: w.fleet, Leases: w.leases, Audit: w.accounts.Audit, Inside: w, GPUPercent: w.leases.GPUPercent,
 		Account: func(context.Context, string) (money.Currency, string, error) { return money.USD, "UTC", nil }})
 	check(err)
 	if first {
@@ -154,6 +160,7 @@ type fakeHost struct {
 
 	mu        sync.Mutex
 	up        bool
+	inventory bool // it is asked for
 	seq       int64
 	instances map[string]*instance
 	fence     map[string]int64
@@ -232,6 +239,7 @@ func (h *fakeHost) command(c protocol.Command) (protocol.CommandResult, error) {
 			i.spec = c.Spec
 		}
 	}
+	h.keep()
 	return protocol.CommandResult{Accepted: true, Generation: i.Generation}, nil
 }
 
@@ -244,6 +252,7 @@ func (h *fakeHost) work() {
 	now := h.w.clock()
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	defer h.keep()
 	for _, i := range h.instances {
 		switch {
 		case i.want == protocol.WantAbsent && i.Phase != protocol.PhaseAbsent:
@@ -279,8 +288,9 @@ func (w *world) beat(h *fakeHost) {
 		return
 	}
 	h.seq++
+	h.keep() // a number that was used is not used again
 	r := protocol.Report{Session: "one", Seq: h.seq, Now: *h.instant(now), Instances: []protocol.InstanceStatus{}, Ready: true}
-	if h.seq == 1 {
+	if h.seq == 1 || h.inventory {
 		r.Inventory = &protocol.Inventory{Hostname: "host", Architecture: "amd64", CPUModel: "EPYC", CPUs: 32, MemoryMiB: 131072, DiskMiB: 1 << 20, Runtime: "docker 20.10.24",
 			Isolation: []string{"runc"}, DiskQuota: "loop", GPUs: h.gpus, SelfTest: protocol.SelfTest{RanAt: *h.instant(now), Passed: true}}
 	}
@@ -294,6 +304,7 @@ func (w *world) beat(h *fakeHost) {
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	h.inventory = reply.SendInventory
 	listed := map[string]bool{}
 	for _, d := range reply.Desired {
 		listed[d.LeaseID], h.peers[d.LeaseID] = true, d.Peers
@@ -314,6 +325,7 @@ func (w *world) pass() {
 	w.t.Helper()
 	w.mu.Lock()
 	w.now = w.now.Add(5 * time.Second)
+	w.keepTime()
 	hosts := slices.Clone(w.hosts)
 	w.mu.Unlock()
 	for _, h := range hosts {

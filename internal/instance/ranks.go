@@ -159,6 +159,9 @@ func rankStatus(dir string) protocol.RankStatus {
 			st.State = protocol.RanksLost
 		}
 	}
+	if events, err := os.Stat(filepath.Join(dir, rankEventsFile)); err == nil {
+		st.Printed = events.Size()
+	}
 	return st
 }
 

@@ -115,6 +115,9 @@ func TestRanksThatAreStoppedAreToldWhy(t *testing.T) {
 	if err := <-done; err != nil {
 		t.Fatal(err)
 	}
+	if st := rankStatus(dir); st.Printed == 0 || st.Printed != int64(len(events())) {
+		t.Errorf("it is said to have printed %d of %d bytes", st.Printed, len(events()))
+	}
 	if st := s.status; !st.Stopped || *st.Ranks[0].ExitCode != 3 || !strings.Contains(events(), `\"exit_code\":9`) {
 		t.Errorf("the status is %+v, and it printed %s", st, events())
 	}

@@ -148,6 +148,18 @@ func (s *Service) OfGang(ctx context.Context, tx *store.Tx, gangID string) (map[
 	return out, err
 }
 
+// GPUPercent returns how busy the GPUs of a lease's instance were when its host was
+// last heard: their mean, in percent. Not known: it does not run, or was not heard.
+func (s *Service) GPUPercent(leaseID string) (percent int, known bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	t := s.live[leaseID]
+	if t == nil || t.status == nil || t.status.Phase != protocol.PhaseRunning {
+		return 0, false
+	}
+	return t.status.GPUPercent, true
+}
+
 // CheckGang reports what is wrong with what the nodes of a gang shall run, before
 // hosts are looked for, and fills in what its template says.
 func (s *Service) CheckGang(r *QuoteRequest, c *Create) error {

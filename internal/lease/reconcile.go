@@ -19,6 +19,7 @@ type tracked struct {
 	missing  int       // complete reports in a row without it
 	attempts int       // commands in a row that did not succeed
 	next     time.Time // no command before this
+	unheard  bool      // the last command did not reach the host
 	// What billing last said of how long the lease is paid for, and when.
 	paid           time.Duration
 	paidAt         time.Time
@@ -314,10 +315,13 @@ func (s *Service) send(ctx context.Context, t *tracked) {
 	switch {
 	case err != nil:
 		s.postpone(t)
+		s.mu.Lock()
+		t.unheard = true
+		s.mu.Unlock()
 		s.Log.WarnContext(ctx, "command host", "lease", l.ID, "host", l.HostID, "generation", c.Generation, "want", c.Want, "error", err)
 	case res.Accepted:
 		s.mu.Lock()
-		t.accepted, t.attempts = max(t.accepted, c.Generation), 0
+		t.accepted, t.attempts, t.unheard = max(t.accepted, c.Generation), 0, false
 		// It is told again only if its reports do not show progress.
 		t.next = s.Clock().Add(5 * time.Second)
 		s.mu.Unlock()
@@ -376,7 +380,23 @@ func (s *Service) postpone(t *tracked) {
 	defer s.mu.Unlock()
 	wait := min(maxBackoff, time.Second<<min(t.attempts, 5))
 	t.attempts++
-	t.next = s.Clock().Add(wait)
+	t.next, t.unheard = s.Clock().Add(wait), false
+}
+
+// heard makes commands that did not reach a host due again, since it was heard: what
+// they waited for is over, as when it has come to another control plane.
+func (s *Service) heard(hostID string) {
+	s.mu.Lock()
+	any := false
+	for _, t := range s.hosts[hostID] {
+		if t.unheard {
+			t.unheard, t.attempts, t.next, any = false, 0, time.Time{}, true
+		}
+	}
+	s.mu.Unlock()
+	if any {
+		s.kick(hostID)
+	}
 }
 
 // paidForLife is how long an answer about paid-for time is used again: every

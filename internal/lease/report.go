@@ -21,6 +21,7 @@ func (s *Service) OnReport(ctx context.Context, hostID string, r protocol.Report
 	if err := s.meet(ctx, hostID, r.Instances); err != nil {
 		return nil, false, 0, err
 	}
+	s.heard(hostID)
 	running := map[string]int64{}
 	for i := range r.Instances {
 		st := &r.Instances[i]

@@ -35,6 +35,9 @@ type RankStatus struct {
 	Ranks []Rank    `json:"ranks,omitempty"`
 	// Stopped says that they were told to end.
 	Stopped bool `json:"stopped,omitempty"`
+	// Printed is how many bytes what they have printed takes so far. It grows with each
+	// line and says no more.
+	Printed int64 `json:"printed_bytes,omitempty"`
 }
 
 // Rank is one process.

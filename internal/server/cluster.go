@@ -143,7 +143,7 @@ func clusterJSON(c *cluster.Cluster) api.Cluster {
 // openClusters makes clusters, once leases are there.
 func (c *Cloud) openClusters() (*cluster.Service, error) {
 	return cluster.New(cluster.Config{
-		DB: c.DB, Clock: c.clock, Capacity: c.Fleet, Leases: c.Leases, Inside: insideNodes{c}, Audit: c.Accounts.Audit, Log: c.log,
+		DB: c.DB, Clock: c.clock, Capacity: c.Fleet, Leases: c.Leases, Inside: newInsideNodes(c), GPUPercent: c.Leases.GPUPercent, Audit: c.Accounts.Audit, Log: c.log,
 		Account: func(ctx context.Context, accountID string) (money.Currency, string, error) {
 			a, err := c.Accounts.Account(ctx, accountID)
 			return a.Currency, a.TimeZone, err

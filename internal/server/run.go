@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"strings"
@@ -106,7 +107,14 @@ func runJSON(r *cluster.Run) api.Run {
 }
 
 // insideNodes reaches into nodes by the SSH gateway's way in.
-type insideNodes struct{ c *Cloud }
+type insideNodes struct {
+	c       *Cloud
+	clients *nodeClients[*ssh.Client]
+}
+
+func newInsideNodes(c *Cloud) insideNodes {
+	return insideNodes{c, &nodeClients[*ssh.Client]{enter: c.enter}}
+}
 
 // Ranks implements cluster.Inside.
 func (i insideNodes) Ranks(ctx context.Context, leaseID string, args []string, in []byte, out io.Writer) error {
@@ -118,16 +126,42 @@ func (i insideNodes) Ranks(ctx context.Context, leaseID string, args []string, i
 	if err != nil {
 		return err
 	}
-	client, err := i.c.enter(ctx, t)
+	if args[0] == "attend" {
+		// It lasts, and whoever reads it may go away at any time: apart from the others.
+		client, err := i.c.enter(ctx, t)
+		if err != nil {
+			return err
+		}
+		defer client.Close()
+		return ranks(ctx, client, args, in, out)
+	}
+	client, kept, give, err := i.clients.take(ctx, t)
 	if err != nil {
 		return err
 	}
-	defer client.Close()
+	err = ranks(ctx, client, args, in, out)
+	give(err == nil)
+	if errors.Is(err, errNoSession) && kept && ctx.Err() == nil {
+		// Its instance was started anew since, for one.
+		if client, _, give, err = i.clients.take(ctx, t); err != nil {
+			return err
+		}
+		err = ranks(ctx, client, args, in, out)
+		give(err == nil)
+	}
+	return err
+}
+
+// errNoSession means that nothing was begun on a connection.
+var errNoSession = errors.New("the connection into the instance is gone")
+
+// ranks runs "instance ranks" on a connection, which it closes when ctx ends before.
+func ranks(ctx context.Context, client *ssh.Client, args []string, in []byte, out io.Writer) error {
 	stop := context.AfterFunc(ctx, func() { client.Close() })
 	defer stop()
 	s, err := client.NewSession()
 	if err != nil {
-		return err
+		return fmt.Errorf("%w: %w", errNoSession, err)
 	}
 	defer s.Close()
 	var wrong bytes.Buffer

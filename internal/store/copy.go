@@ -38,6 +38,9 @@ type CopyOptions struct {
 func Copy(ctx context.Context, from, to *DB, o CopyOptions) ([]Copied, error) {
 	var all []Copied
 	err := from.View(ctx, func(ctx context.Context, src *Tx) error {
+		if err := src.standStill(ctx); err != nil {
+			return err
+		}
 		tables, err := src.tables(ctx)
 		if err != nil {
 			return err
@@ -45,6 +48,9 @@ func Copy(ctx context.Context, from, to *DB, o CopyOptions) ([]Copied, error) {
 		tables = slices.DeleteFunc(tables, func(t string) bool { return slices.Contains(o.Leave, t) })
 		return to.Update(ctx, func(ctx context.Context, dst *Tx) error {
 			all = all[:0]
+			if err := dst.standStill(ctx); err != nil {
+				return err
+			}
 			there, err := dst.tables(ctx)
 			if err != nil {
 				return err
@@ -69,6 +75,15 @@ func Copy(ctx context.Context, from, to *DB, o CopyOptions) ([]Copied, error) {
 		return nil, err
 	}
 	return all, nil
+}
+
+// standStill lets the transaction do nothing for as long as the other side takes.
+func (t *Tx) standStill(ctx context.Context) error {
+	if !t.postgres {
+		return nil
+	}
+	_, err := t.Exec(ctx, `SET LOCAL idle_in_transaction_session_timeout = 0`)
+	return err
 }
 
 // prepare makes sure that dst has the tables and that they are empty.

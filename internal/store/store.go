@@ -27,7 +27,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
-	_ "github.com/jackc/pgx/v5/stdlib" // database/sql driver "pgx"
 	"github.com/pressly/goose/v3"
 	"github.com/pressly/goose/v3/database"
 	"github.com/pressly/goose/v3/lock"
@@ -57,13 +56,8 @@ func Open(ctx context.Context, address string) (*DB, error) {
 		return openSQLite(ctx, path)
 	}
 	if strings.HasPrefix(address, "postgres://") || strings.HasPrefix(address, "postgresql://") {
-		pool, err := sql.Open("pgx", address)
+		pool, err := openPostgres(ctx, address, usualPatience)
 		if err != nil {
-			return nil, fmt.Errorf("open PostgreSQL: %w", err)
-		}
-		pool.SetMaxOpenConns(16)
-		if err := pool.PingContext(ctx); err != nil {
-			pool.Close()
 			return nil, fmt.Errorf("open PostgreSQL: %w", err)
 		}
 		return &DB{write: pool, read: pool, postgres: true}, nil
