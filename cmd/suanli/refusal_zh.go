@@ -80,6 +80,7 @@ var zhCodes = map[string]string{
 	"invalid_credentials": "邮箱与密码不匹配",
 	"forbidden":           "没有权限",
 	"not_a_session":       "此请求使用的是 API 密钥，不是登录会话",
+	"user_throttled":      "短时间内添加的用户过多，请稍后再试",
 	"sign_in_throttled":   "登录尝试过于频繁，请稍后再试",
 	"account_suspended":   "账户已被停用，请联系运营者",
 	"user_disabled":       "用户已被停用，请联系账户所有者",

@@ -58,6 +58,7 @@ type Service struct {
 	perEmail *ratelimit.Limiter
 	perIP    *ratelimit.Limiter
 	perCode  *ratelimit.Limiter
+	adding   *ratelimit.Limiter // users that an account adds
 	passkeys *webauthn.WebAuthn // nil: there are none
 
 	mu       sync.Mutex
@@ -120,6 +121,7 @@ func New(cfg Config) (*Service, error) {
 		perLogin: ratelimit.New(ratelimit.Rate{Every: 20 * time.Second, Burst: 6}, cfg.Clock, 50_000),
 		perEmail: ratelimit.New(ratelimit.Rate{Every: 5 * time.Second, Burst: 100}, cfg.Clock, 50_000),
 		perCode:  ratelimit.New(ratelimit.Rate{Every: 30 * time.Second, Burst: 20}, cfg.Clock, 50_000),
+		adding:   ratelimit.New(ratelimit.Rate{Every: 5 * time.Minute, Burst: 30}, cfg.Clock, 50_000),
 		perIP:    ratelimit.New(ratelimit.Rate{Every: 2 * time.Second, Burst: 60}, cfg.Clock, 50_000),
 		cache:    map[string]cached{}, lastUsed: map[string]time.Time{},
 	}

@@ -128,6 +128,13 @@ func (s *Service) CreateUser(ctx context.Context, p Principal, c CreateUser) (Us
 	if err := checkName(c.Name, "body.name"); err != nil {
 		return User{}, err
 	}
+	// The answer tells whether an address has a user somewhere, and each user takes one:
+	// where anybody can have an account, nobody may try a list of them.
+	if !p.May(Operate) {
+		if _, wait := s.adding.Take(p.AccountID, 1); wait > 0 {
+			return User{}, fault.New(fault.TooMany, "user_throttled", "too many users were added within a short time; wait %d seconds", int(wait/time.Second)+1)
+		}
+	}
 	u := User{AccountID: p.AccountID, Email: email, Name: c.Name, Role: c.Role, Operator: c.Operator}
 	err = s.db.Update(ctx, func(ctx context.Context, tx *store.Tx) error {
 		if err := s.insertUser(ctx, tx, &u, phc); err != nil {

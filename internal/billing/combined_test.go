@@ -66,7 +66,7 @@ func (l *life) pick(of []string) (string, bool) {
 }
 
 var combinedSteps = []string{
-	"demand", "demand", "spot", "months", "buy", "start", "start", "stop", "send", "lose", "deliver", "early", "evict", "rate",
+	"demand", "demand", "list", "spot", "months", "buy", "start", "start", "stop", "send", "lose", "deliver", "early", "evict", "rate",
 	"grant", "coupon", "credit", "deposit", "refund", "taken", "note", "forgive", "settle", "watch", "close", "restart", "end", "pass", "pass", "pass", "long",
 }
 
@@ -76,13 +76,10 @@ func (l *life) step() {
 	switch rapid.SampledFrom(combinedSteps).Draw(rt, "step") {
 	case "demand":
 		terms := w.bundle(l.id("ls"), rapid.Int64Range(1, 3).Draw(rt, "gpus"))
-		q, err := pricing.NewQuote(pricing.Tariff{Currency: money.CNY, Compute: mustRate(rt, "3.6"), Storage: mustRate(rt, "70.35"), Egress: mustRate(rt, "0.8"), Granularity: pricing.Second, CommissionBasisPoints: 2000},
-			pricing.Request{Plan: pricing.OnDemand, DiskGiB: rapid.Int64Range(0, 9).Draw(rt, "disk")}, now)
-		if err != nil {
-			rt.Fatal(err)
-		}
-		terms.Quote = q
+		terms.Quote = l.quoted(terms.GPUs)
 		l.begin(terms, "demand")
+	case "list":
+		l.priced()
 	case "spot":
 		l.begin(w.spotTerms(l.id("ls"), "0.20", "0.37"), "spot")
 	case "months":
@@ -209,6 +206,70 @@ func (l *life) step() {
 	case "long":
 		l.pass(time.Duration(rapid.IntRange(1, 20*24).Draw(rt, "hours")) * time.Hour)
 	}
+}
+
+// quoted is a price on demand as whoever quotes makes it: perhaps of another currency,
+// and by the price list that holds.
+func (l *life) quoted(gpus int64) pricing.Quote {
+	w, rt, now := l.w, l.rt, l.w.clock()
+	tariff := pricing.Tariff{Currency: money.CNY, Compute: mustRate(rt, "3.6"), Storage: mustRate(rt, "70.35"), Egress: mustRate(rt, "0.8"), Granularity: pricing.Second, CommissionBasisPoints: 2000}
+	var exchange *pricing.Exchanged
+	if rapid.Bool().Draw(rt, "abroad") {
+		if _, err := w.ExchangeInForce(w.ctx, money.USD, money.CNY); err != nil {
+			w.rate("7.123456789")
+		}
+		r, _ := w.exchanged()
+		tariff.Currency, tariff.Compute, tariff.Storage, tariff.Egress = money.USD, mustRate(rt, "0.51"), mustRate(rt, "9.99"), mustRate(rt, "0.11")
+		converted, x, err := r.Tariff(tariff)
+		if err != nil {
+			rt.Fatal(err)
+		}
+		tariff, exchange = converted, &x
+	}
+	list, err := w.PriceListInForce(w.ctx, l.renter, now)
+	if err != nil {
+		rt.Fatal(err)
+	}
+	own, applied := tariff, (*pricing.AppliedList)(nil)
+	if list != nil {
+		if own, applied, err = list.Tariff(tariff, "H100", gpus, now); err != nil {
+			rt.Fatal(err)
+		}
+	}
+	q, err := pricing.NewQuote(own, pricing.Request{Plan: pricing.OnDemand, DiskGiB: rapid.Int64Range(0, 9).Draw(rt, "disk")}, now)
+	if err != nil {
+		rt.Fatal(err)
+	}
+	q.Exchange = exchange
+	if applied != nil {
+		q.Listed, q.PriceList = &tariff, applied
+	}
+	return q
+}
+
+// priced gives the renter another price list, or takes away the one that it has.
+func (l *life) priced() {
+	w, rt := l.w, l.rt
+	has, err := w.PriceListsOf(w.ctx, l.renter)
+	if err != nil {
+		rt.Fatal(err)
+	}
+	for _, p := range has {
+		if err := w.WithdrawPriceList(w.ctx, operator, p.ID, l.renter); err != nil {
+			rt.Fatal(err)
+		}
+	}
+	if len(has) > 0 && rapid.Bool().Draw(rt, "none after it") {
+		return
+	}
+	n := billing.NewPriceList{Name: l.id("list"), Currency: money.CNY, Rules: []pricing.PriceRule{{Meter: pricing.Storage, OffPPM: rapid.SampledFrom([]int64{1, 333_333, 1_000_000}).Draw(rt, "off storage")}}}
+	compute := pricing.PriceRule{Meter: pricing.Compute, GPUModel: "H100", OffPPM: rapid.SampledFrom([]int64{125_000, 777_777, 1_000_000}).Draw(rt, "off")}
+	if rapid.Bool().Draw(rt, "a rate") {
+		r := mustRate(rt, rapid.SampledFrom([]string{"0", "0.000000001", "1.7", "9"}).Draw(rt, "rate"))
+		compute.OffPPM, compute.Rate = 0, &r
+	}
+	n.Rules = append(n.Rules, compute)
+	w.assign(w.priceList(n).ID, l.renter)
 }
 
 func (l *life) standings() []billing.InvoiceStanding {

@@ -142,7 +142,10 @@ func (s *Service) Redeem(ctx context.Context, p account.Principal, code string) 
 		g.ActiveFrom = now.UTC().Truncate(time.Microsecond)
 		g.ExpiresAt = g.ActiveFrom.Add(c.ValidFor)
 		if g.SharePPM > 0 && !c.Rule.Until.IsZero() {
-			g.ExpiresAt = earliest(g.ExpiresAt, c.Rule.Until) // a sum is the account's when it has it
+			g.ExpiresAt = earliest(g.ExpiresAt, c.Rule.Until).Truncate(time.Microsecond) // a sum is the account's when it has it
+			if !g.ActiveFrom.Before(g.ExpiresAt) {
+				return fault.New(fault.Conflict, "coupon_unusable", "coupon %s is over", code)
+			}
 		}
 		if err := s.give(ctx, tx, a, g, "coupon:"+code+":"+a.id, now); err != nil {
 			return err

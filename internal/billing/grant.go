@@ -102,7 +102,7 @@ func (c *CreateGrant) check(now time.Time) error {
 		return fault.New(fault.Invalid, "invalid_grant", "say either how long the grant is valid from its first use, or when it expires").At("body.expires_at")
 	case c.ValidFor < 0 || c.ValidFor > maxGrantFor || c.ValidFor%time.Second != 0:
 		return fault.New(fault.Invalid, "invalid_grant", "valid for %d seconds: want 1 to %d", int64(c.ValidFor/time.Second), int64(maxGrantFor/time.Second)).At("body.valid_seconds")
-	case !c.ExpiresAt.IsZero() && (!c.ExpiresAt.After(now) || c.ExpiresAt.Sub(now) > maxGrantFor):
+	case !c.ExpiresAt.IsZero() && (store.Micros(c.ExpiresAt) <= store.Micros(now) || c.ExpiresAt.Sub(now) > maxGrantFor):
 		return fault.New(fault.Invalid, "invalid_grant", "it expires at %s: want a time in the next ten years", c.ExpiresAt.Format(time.RFC3339)).At("body.expires_at")
 	case len(c.GPUModel) > 100:
 		return fault.New(fault.Invalid, "text_too_long", "want a GPU model of at most 100 characters").At("body.gpu_model")
@@ -153,7 +153,7 @@ func (s *Service) Grant(ctx context.Context, p account.Principal, c CreateGrant,
 			if err != nil || len(list) != 1 {
 				return errors.Join(err, fmt.Errorf("grant %s: %d are there", known.Reference, len(list)))
 			}
-			if g = *list[0]; g.Amount != c.Amount || g.Kind != c.Kind || g.Reference != c.Reference || g.ValidFor != c.ValidFor || g.GPUModel != c.GPUModel || !slices.Equal(g.Meters, c.Meters) {
+			if g = *list[0]; g.Amount != c.Amount || g.Kind != c.Kind || g.Reference != c.Reference || g.ValidFor != c.ValidFor || c.ValidFor == 0 && store.Micros(g.ExpiresAt) != store.Micros(c.ExpiresAt) || g.GPUModel != c.GPUModel || !slices.Equal(g.Meters, c.Meters) {
 				return fault.New(fault.Conflict, "idempotency_conflict", "this key was used for another grant; use a new key for a new one")
 			}
 			return nil

@@ -47,6 +47,9 @@ type NewPriceList struct {
 const (
 	maxPriceRules   = 500
 	maxPriceListRun = 10 * 366 * 24 * time.Hour
+	// quoteOnItsWay is how long after a list was taken away a quote by it may bear: who
+	// quotes reads the list without a lock, and its clock is another replica's.
+	quoteOnItsWay = time.Minute
 )
 
 func (n *NewPriceList) check(now time.Time) error {
@@ -250,10 +253,23 @@ func (s *Service) WithdrawPriceList(ctx context.Context, p account.Principal, li
 		if err != nil {
 			return err
 		}
-		if !slices.ContainsFunc(list.Accounts, func(a PricedAccount) bool { return a.AccountID == accountID && a.EndedAt.IsZero() }) {
+		i := slices.IndexFunc(list.Accounts, func(a PricedAccount) bool { return a.AccountID == accountID && a.EndedAt.IsZero() })
+		if i < 0 {
 			return fault.New(fault.NotFound, "price_list_not_found", "account %q does not have the price list %s", accountID, listID)
 		}
-		if _, err := tx.Exec(ctx, `UPDATE billing_priced_accounts SET ended_at = ? WHERE list_id = ? AND account_id = ? AND ended_at = 0`, store.Micros(now), listID, accountID); err != nil {
+		// A clock that was ahead, and is right again, does not make what was quoted by the
+		// list until now a price that no list gave.
+		ended := latest(now, list.Accounts[i].AssignedAt)
+		leases, err := s.loadLeases(ctx, tx, `account_id = ? AND (ended_at = 0 OR ended_at > ?)`, accountID, store.Micros(now))
+		if err != nil {
+			return err
+		}
+		for _, l := range leases {
+			if q := l.quote; q.PriceList != nil && q.PriceList.ID == listID {
+				ended = latest(ended, q.QuotedAt)
+			}
+		}
+		if _, err := tx.Exec(ctx, `UPDATE billing_priced_accounts SET ended_at = ? WHERE list_id = ? AND account_id = ? AND ended_at = 0`, store.Micros(ended), listID, accountID); err != nil {
 			return err
 		}
 		return s.audit(ctx, tx, p, "price_list.withdraw", accountID, map[string]string{"price_list": listID})
@@ -366,8 +382,7 @@ func (p priceLists) verify(r *Report, l *leaseRow) {
 		r.wrong(l.id, "it was quoted at %s by the price list %s: %v", q.QuotedAt, a.ID, err)
 	}
 	if !slices.ContainsFunc(list.Accounts, func(x PricedAccount) bool {
-		// A quote that is made while a list is taken away may be a moment older.
-		return x.AccountID == l.accountID && !q.QuotedAt.Before(x.AssignedAt) && (x.EndedAt.IsZero() || !q.QuotedAt.After(x.EndedAt))
+		return x.AccountID == l.accountID && !q.QuotedAt.Before(x.AssignedAt) && (x.EndedAt.IsZero() || !q.QuotedAt.After(x.EndedAt.Add(quoteOnItsWay)))
 	}) {
 		r.wrong(l.id, "it was quoted at %s by the price list %s, which account %s did not have then", q.QuotedAt, a.ID, l.accountID)
 	}

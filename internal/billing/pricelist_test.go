@@ -245,7 +245,7 @@ func TestVerifyNamesPricesThatNoListGave(t *testing.T) {
 		"the list's time":     `UPDATE billing_price_lists SET valid_from = valid_from + 3600000000000`,
 		"whose it is":         `UPDATE billing_priced_accounts SET account_id = 'ac-x'`,
 		"since when":          `UPDATE billing_priced_accounts SET assigned_at = assigned_at + 3600000000`,
-		"until when":          `UPDATE billing_priced_accounts SET ended_at = assigned_at`,
+		"until when":          `UPDATE billing_priced_accounts SET ended_at = assigned_at - 3600000000`,
 		"nobody's":            `DELETE FROM billing_priced_accounts`,
 		"the price":           `UPDATE billing_leases SET quote = replace(quote, '"compute_per_hour":"3.15', '"compute_per_hour":"3.14')`,
 		"the listed price":    `UPDATE billing_leases SET quote = replace(quote, '"compute_per_hour":"3.6', '"compute_per_hour":"3.7')`,

@@ -123,8 +123,11 @@ func (s *usageSink) claim(ctx context.Context, claim string) (after int64, ok bo
 		if _, err := tx.Exec(ctx, `INSERT INTO server_usage_sink (address, number, last_id, failures, next_at, claim, claimed_at) VALUES (?, 0, '', 0, 0, '', 0) ON CONFLICT DO NOTHING`, s.key()); err != nil {
 			return err
 		}
-		n, err := tx.Exec(ctx, `UPDATE server_usage_sink SET claim = ?, claimed_at = ? WHERE address = ? AND next_at <= ? AND claimed_at <= ?`,
-			claim, store.Micros(now.Add(s.timeout+sinkClaim)), s.key(), store.Micros(now), store.Micros(now))
+		// What lies further ahead than is ever written was written by a clock that was
+		// wrong: it must not hold the events up for as long as that one was ahead.
+		mine := store.Micros(now.Add(s.timeout + sinkClaim))
+		n, err := tx.Exec(ctx, `UPDATE server_usage_sink SET claim = ?, claimed_at = ? WHERE address = ? AND (next_at <= ? OR next_at > ?) AND (claimed_at <= ? OR claimed_at > ?)`,
+			claim, mine, s.key(), store.Micros(now), store.Micros(now.Add(2*mostSinkWait)), store.Micros(now), mine)
 		if err != nil || n == 0 {
 			return err
 		}

@@ -268,3 +268,27 @@ func TestASinkRunsUntilItsProcessEndsAndGoesOnAfterwards(t *testing.T) {
 		t.Errorf("another address got %v, %v", other.ids(), err)
 	}
 }
+
+// A process that dies while its clock is ahead must not silence the sink until then.
+func TestAClockThatWasAheadDoesNotHoldEventsUp(t *testing.T) {
+	t.Parallel()
+	onEachStore(t, func(t *testing.T, w *world) {
+		c := newInbox(t)
+		ahead := func(s *usageSink) { s.clock = func() time.Time { return w.clock.Now().Add(365 * 24 * time.Hour) } }
+		if _, ok, err := w.sink(c, ahead).claim(t.Context(), "died"); err != nil || !ok {
+			t.Fatalf("%v, %v", ok, err)
+		}
+		if _, ok, err := w.sink(c).claim(t.Context(), "next"); err != nil || !ok {
+			t.Errorf("after the clock was repaired nobody sends: %v, %v", ok, err)
+		}
+		if err := w.sink(c, ahead).failed(t.Context(), "next"); err != nil {
+			t.Fatal(err)
+		}
+		if _, ok, err := w.sink(c).claim(t.Context(), "again"); err != nil || !ok {
+			t.Errorf("after a failure with a wrong clock nobody sends: %v, %v", ok, err)
+		}
+		if _, ok, err := w.sink(c).claim(t.Context(), "other"); err != nil || ok {
+			t.Errorf("two send at once: %v, %v", ok, err)
+		}
+	})
+}

@@ -319,3 +319,26 @@ func TestANetworkCannotHaveMailSentToEverybody(t *testing.T) {
 		t.Errorf("another network: %v", err)
 	}
 }
+
+func TestAClockThatWasAheadKeepsNobodyWaitingAndNoCodeAlive(t *testing.T) {
+	t.Parallel()
+	storetest.Each(t, func(t *testing.T, db *store.DB) {
+		w := newWorld(t, db, Open)
+		ctx := from(t, "198.51.100.7")
+		w.pass(48 * time.Hour) // ahead
+		if err := w.Ask(ctx, "ada@example.com"); err != nil {
+			t.Fatal(err)
+		}
+		old := w.code()
+		w.pass(-48 * time.Hour) // repaired, and the process began again: from elsewhere, as it has forgotten who asked
+		ctx = from(t, "203.0.113.9")
+		_, err := w.Complete(ctx, fields("ada@example.com"), old)
+		wantCode(t, err, "code_wrong")
+		if err := w.Ask(ctx, "ada@example.com"); err != nil {
+			t.Fatalf("after the clock was repaired: %v", err)
+		}
+		if _, err := w.Complete(ctx, fields("ada@example.com"), w.code()); err != nil {
+			t.Fatal(err)
+		}
+	})
+}

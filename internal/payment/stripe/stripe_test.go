@@ -319,7 +319,8 @@ func TestStripesMockTakesOurRequests(t *testing.T) {
 		_ = cmd.Wait() // killed, as intended
 	})
 	address := fmt.Sprintf("127.0.0.1:%d", port)
-	for deadline := time.Now().Add(20 * time.Second); ; {
+	// It reads Stripe's whole API first, which takes a busy machine its time.
+	for deadline := time.Now().Add(2 * time.Minute); ; {
 		c, err := net.DialTimeout("tcp", address, time.Second)
 		if err == nil {
 			c.Close()
