@@ -47,6 +47,9 @@ type mix struct {
 	version  int // of typical
 	weighing int // of weights
 
+	futures  [][]shape // see draw
+	smallest int       // milli in them
+
 	yields map[int]float64 // of whole GPUs that shares of a size open
 }
 
@@ -130,6 +133,7 @@ func (m *mix) learn() {
 		m.shares = append(m.shares, m.counts[s]/total)
 	}
 	m.version++
+	m.draw()
 	m.weights = nil
 	m.yields = nil
 }
