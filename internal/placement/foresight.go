@@ -6,9 +6,12 @@ import (
 )
 
 const (
-	futures     = 16 // that a host is tried against
-	futureLen   = 40 // requests in each
-	futuresSeed = 1  // any number: all that matters is that it is always the same
+	futures   = 16 // that a host is tried against
+	futureLen = 40 // requests in each
+	// foresightWeight is what a thousandth of a GPU that stays unused counts, against
+	// one less for the mean shape of the mix.
+	foresightWeight = 3
+	futuresSeed     = 1 // any number: all that matters is that it is always the same
 )
 
 // draw imagines what may come: requests of the mix, each as often as it comes. All
@@ -119,7 +122,9 @@ func (hw *hardware) hold(g []int16, s *shape) bool {
 }
 
 // regret is how much GPU would stay unused for good, in the mean of all futures, if
-// the request went there: what the host could have held less what it then can.
+// the request went there (what the host could have held less what it then can), and
+// the worth that is lost: futures that come to one host do not show that others are
+// too few for a shape, and worth does not show which requests go together.
 func (f *Fleet) regret(o option, r Request, need amounts) float64 {
 	c, n := o.node.class, o.node
 	if c.foreseen != f.mix.version {
@@ -134,14 +139,15 @@ func (f *Fleet) regret(o option, r Request, need amounts) float64 {
 		}
 	}
 	lost := c.holds - f.holds(n.hw, f.scratch, n.free.minus(need))
-	return float64(lost)/futures - float64(r.Count*milli) + o.base
+	waste := float64(lost)/futures - float64(r.Count*milli)
+	return foresightWeight*waste + (o.cost-o.base)/f.mix.weightSum + o.base
 }
 
 // foresee is the one of the options, sorted, that is regretted least among those
 // whose GPUs hang together as well as the first's.
 func (f *Fleet) foresee(options []option, r Request, need amounts) option {
 	best := options[0]
-	if len(f.mix.futures) == 0 || len(options) == 1 {
+	if len(f.mix.futures) == 0 || f.mix.weightSum <= 0 || len(options) == 1 {
 		return best
 	}
 	least := f.regret(best, r, need)
