@@ -10,7 +10,7 @@ const (
 	futureLen = 40 // requests in each
 	// foresightWeight is what a thousandth of a GPU that stays unused counts, against
 	// one less for the mean shape of the mix.
-	foresightWeight = 3
+	foresightWeight = 1
 	futuresSeed     = 1 // any number: all that matters is that it is always the same
 )
 
