@@ -28,7 +28,7 @@ type Policy struct {
 }
 
 // Standard is what the product uses.
-func Standard() Policy { return Policy{Look: 48, Foresight: 16, Scarcity: 3} }
+func Standard() Policy { return Policy{Look: 48, Foresight: 4, Scarcity: 3} }
 
 // Fleet is a picture of hosts, indexed. Use [NewFleet]; it is not safe for
 // concurrent use, since even reading it fills what it remembers.
