@@ -22,6 +22,10 @@
 // memories that others depend on. And the mix is learnt from requests as they come
 // ([Fleet.Observe]); nothing of later ones is known.
 //
+// That worth does not see which requests go together, so the few best hosts are then
+// tried against imagined futures: fixed sequences of requests, drawn from the mix.
+// GPU that would stay unused in them counts beside the worth that is lost.
+//
 // # How fast
 //
 // Hosts in the same state are one class; classes are indexed by GPU model, whole

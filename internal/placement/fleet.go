@@ -13,6 +13,9 @@ import (
 type Policy struct {
 	// Look is how many classes of hosts a decision compares at most.
 	Look int
+	// Foresight is how many of the hosts that lose the least worth are then tried
+	// against imagined future requests; below 2 none are.
+	Foresight int
 	// Scarcity is how much more a shape of request weighs where little is left for
 	// it: its weight is its frequency over what is left of the fleet for it to this
 	// power.
@@ -25,7 +28,7 @@ type Policy struct {
 }
 
 // Standard is what the product uses.
-func Standard() Policy { return Policy{Look: 48, Scarcity: 3} }
+func Standard() Policy { return Policy{Look: 48, Foresight: 4, Scarcity: 3} }
 
 // Fleet is a picture of hosts, indexed. Use [NewFleet]; it is not safe for
 // concurrent use, since even reading it fills what it remembers.
@@ -48,6 +51,7 @@ type Fleet struct {
 	mix     mix
 	scratch []slot
 	sorted  []int32
+	filled  []int16
 }
 
 // NewFleet returns a fleet without hosts.
@@ -121,6 +125,9 @@ type class struct {
 	version int       // of the mix that usable is of
 	worth   float64
 	weighed int // version of the weights that worth is of
+
+	holds    int64 // see Fleet.holds
+	foreseen int   // version of the mix that holds is of
 }
 
 // shelf is the classes that have GPUs of one model, by whole GPUs free and by
@@ -284,7 +291,7 @@ func (f *Fleet) join(n *node) {
 	key := n.key()
 	c := f.classes[key]
 	if c == nil {
-		c = &class{key: key, hash: hashOf(key), free: n.free, place: len(f.list), version: -1, weighed: -1}
+		c = &class{key: key, hash: hashOf(key), free: n.free, place: len(f.list), version: -1, weighed: -1, foreseen: -1}
 		c.members = []*node{n}
 		f.classes[key] = c
 		f.list = append(f.list, c)

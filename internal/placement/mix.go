@@ -47,6 +47,11 @@ type mix struct {
 	version  int // of typical
 	weighing int // of weights
 
+	weightSum float64
+
+	futures  [][]shape // see draw
+	smallest int       // milli in them
+
 	yields map[int]float64 // of whole GPUs that shares of a size open
 }
 
@@ -130,6 +135,7 @@ func (m *mix) learn() {
 		m.shares = append(m.shares, m.counts[s]/total)
 	}
 	m.version++
+	m.draw()
 	m.weights = nil
 	m.yields = nil
 }
@@ -153,13 +159,14 @@ func (f *Fleet) weigh() {
 			left[i] += n * u
 		}
 	}
-	m.weights = make([]float64, len(m.typical))
+	m.weights, m.weightSum = make([]float64, len(m.typical)), 0
 	for i, share := range m.shares {
 		part := 1.0
 		if free > 0 {
 			part = left[i] / free
 		}
 		m.weights[i] = share / math.Pow(part+floorScarcity, f.policy.Scarcity)
+		m.weightSum += m.weights[i]
 	}
 	m.weighing++
 }

@@ -31,7 +31,9 @@ type option struct {
 	model  string
 	score  score   // how they hang together
 	cost   float64 // worth that is lost, and what Weights add
+	base   float64 // of cost, what Weights add
 	left   int64   // GPU that stays free on the host
+	id     string  // of the host that gets it, where node is one like it
 	opens  bool    // a whole GPU for a share
 }
 
@@ -60,8 +62,8 @@ func (f *Fleet) best(r Request) (option, bool) {
 		return option{}, false
 	}
 	each := max(8, f.policy.Look/len(roots))
-	var best option
-	found, looked := false, 0
+	var best []option // the first of them, sorted
+	keep, looked := max(1, f.policy.Foresight), 0
 	for _, root := range roots {
 		here := 0
 		root.walk(need, func(c *class) bool {
@@ -71,27 +73,30 @@ func (f *Fleet) best(r Request) (option, bool) {
 			}
 			here++
 			looked++
-			order := -1
-			if found {
-				order = o.compare(best)
+			if len(best) == keep && o.compare(best[keep-1]) > 0 {
+				return here < each && looked < f.policy.Look
 			}
-			if order <= 0 {
-				if o.node = c.first(f.nodes); order < 0 || o.node.host.ID < best.node.host.ID {
-					best, found = o, true
+			first := c.first(f.nodes)
+			at := len(best)
+			for ; at > 0; at-- {
+				if order := o.compare(best[at-1]); order > 0 || (order == 0 && first.host.ID > best[at-1].id) {
+					break
 				}
 			}
+			o.id = first.host.ID
+			best = slices.Insert(best, at, o)
+			best = best[:min(len(best), keep)]
 			return here < each && looked < f.policy.Look
 		})
 		if looked >= f.policy.Look {
 			break
 		}
 	}
-	if !found {
+	if len(best) == 0 {
 		return option{}, false
 	}
 	// Hosts of a class are alike, but not which of their GPUs is which.
-	o, ok := f.try(best.node, r, need, f.classWorth)
-	return o, ok
+	return f.try(f.nodes[f.foresee(best, r, need).id], r, need, f.classWorth)
 }
 
 // roots is where classes that may hold the request are, the fullest first.
@@ -159,7 +164,7 @@ func (f *Fleet) try(n *node, r Request, need amounts, worth func(*class) float64
 	var best option
 	found := false
 	consider := func(o option) {
-		o.node, o.cost = n, o.cost+base
+		o.node, o.cost, o.base = n, o.cost+base, base
 		if !found || o.compare(best) < 0 {
 			best, found = o, true
 		}
