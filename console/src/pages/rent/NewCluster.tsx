@@ -207,7 +207,7 @@ function Order({ question, price, again }: { question: Question; price?: Price; 
           <TextInput label={t("order.name")} placeholder={t("order.name.auto")} maxLength={48} value={name} onChange={(e) => setName(e.currentTarget.value)} />
           <Select label={t("cluster.policy")} allowDeselect={false} value={policy} onChange={(v) => setPolicy(v as Policy)} data={policies.map((p) => ({ value: p, label: t(`cluster.policy.${p}`) }))} />
           <Select label={t("cluster.wait")} allowDeselect={false} value={String(wait)} onChange={(v) => setWait(Number(v))} data={waits.filter((s) => price || s > 0).map((s) => ({ value: String(s), label: s ? duration(s, i18n.language) : t("cluster.wait.not") }))} />
-          {!price && <TextInput label={t("cluster.most", { currency: me?.account.currency ?? "" })} description={t("cluster.most.help")} inputMode="decimal" value={most} onChange={(e) => setMost(e.currentTarget.value)} />}
+          {!price && <TextInput label={t("cluster.most", { currency: me?.account.currency ?? "" })} description={t("cluster.most.help")} inputMode="decimal" inputWrapperOrder={["label", "input", "description"]} value={most} onChange={(e) => setMost(e.currentTarget.value)} />}
         </SimpleGrid>
         <Text size="sm" c="dimmed">
           {t(`cluster.policy.${policy}.text`)}
