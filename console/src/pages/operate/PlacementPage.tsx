@@ -29,7 +29,7 @@ export function PlacementPage() {
           {number("gpus", t("cluster.gpus"), 1, 0)}
           {number("cpu_millis", t("op.placement.cpus"), 1000, 0)}
           {number("memory_mib", t("op.placement.memory"), 1024, 0, " GiB")}
-          {number("disk_gib", t("market.disk"), 1, 0, " GiB")}
+          {number("disk_gib", t("cluster.disk"), 1, 0, " GiB")}
           <Select label={t("market.model")} searchable clearable clearButtonProps={{ "aria-label": t("market.clear") }} placeholder={t("market.any")} value={search.gpu_model ?? null} onChange={(v) => change({ gpu_model: v ?? undefined })} data={[...new Set((models?.items ?? []).map((m) => m.name))]} />
           <Select label={t("host.region")} clearable clearButtonProps={{ "aria-label": t("market.clear") }} placeholder={t("market.any")} value={search.region ?? null} onChange={(v) => change({ region: v ?? undefined })} data={(regions?.items ?? []).map((r) => r.id)} />
           <Select label={t("market.zone")} clearable clearButtonProps={{ "aria-label": t("market.clear") }} placeholder={t("market.any")} value={search.zone ?? null} onChange={(v) => change({ zone: v ?? undefined })} data={[...new Set((regions?.items ?? []).flatMap((r) => (r.zones ?? []).map((z) => z.id)))]} />

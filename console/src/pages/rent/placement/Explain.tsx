@@ -58,7 +58,7 @@ export function Explain({ query, fields = [], apply, fits }: { query: Placement;
     <Paper withBorder p="md" component="section" w="100%" maw={720}>
       <Stack gap="sm">
         <Group gap="xs">
-          <Title order={3} size="h5">
+          <Title order={2} size="h5">
             {t(e.fits ? "placement.fits" : "placement.why")}
           </Title>
           <Simulated simulated={e.simulated} />
