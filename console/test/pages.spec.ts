@@ -13,7 +13,7 @@ test("each page is without findings of axe and no wider than a small window", as
   const entries = page.locator("nav a[href^='/console/']");
   await expect.poll(() => entries.count()).toBeGreaterThan(10);
   const menu = await entries.evaluateAll((list) => list.map((a) => a.getAttribute("href")!.replace("/console", "")));
-  const places = [...new Set([...menu, ...["terminal", "graphs", "files"].map((v) => `/live/${world.lease}?view=${v}`), "/money?tab=budgets", "/money?tab=payments", "/reserve?model=RTX%204090&simulated=true", "/nowhere"])];
+  const places = [...new Set([...menu, ...["terminal", "graphs", "files"].map((v) => `/live/${world.lease}?view=${v}`), "/money?tab=budgets", "/money?tab=payments", "/reserve?model=RTX%204090&simulated=true", "/new-cluster?model=RTX%204090&simulated=true", "/market?model=H100%20SXM", "/nowhere"])];
   expect(places.length, places.join(" ")).toBeGreaterThan(15);
   mkdirSync(world.out, { recursive: true });
   const found: string[] = [];

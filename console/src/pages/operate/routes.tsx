@@ -21,6 +21,10 @@ export function operateRoutes(parent: Parent) {
       route("/ledger", lazyRouteComponent(() => import("./Ledger"), "Ledger")),
       route("/catalog", lazyRouteComponent(() => import("./Catalog"), "Catalog")),
       route("/gateways", lazyRouteComponent(() => import("./Gateways"), "Gateways")),
+      route("/placement", lazyRouteComponent(() => import("./PlacementPage"), "PlacementPage")),
+      route("/drills", lazyRouteComponent(() => import("./Drills"), "Drills")),
+      route("/invitations", lazyRouteComponent(() => import("./Invitations"), "Invitations")),
+      route("/price-lists", lazyRouteComponent(() => import("./PriceLists"), "PriceLists")),
       route("/demand", lazyRouteComponent(() => import("./Demand"), "Demand")),
     ]),
   ] as const;

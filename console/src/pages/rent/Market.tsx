@@ -1,4 +1,4 @@
-import { Affix, Alert, Button, Checkbox, Group, Paper, SegmentedControl, Select, Text } from "@mantine/core";
+import { Affix, Alert, Button, Checkbox, Group, Paper, SegmentedControl, Select, Stack, Text } from "@mantine/core";
 import { useDisclosure } from "@mantine/hooks";
 import { keepPreviousData, useQuery } from "@tanstack/react-query";
 import { useNavigate, useSearch } from "@tanstack/react-router";
@@ -19,6 +19,7 @@ import { Filters } from "./market/Filters";
 import { ModelCards } from "./market/ModelCards";
 import { PlanPrice } from "./market/PlanPrice";
 import { useTemplates } from "./order/templates";
+import { Explain } from "./placement/Explain";
 
 type Offer = Schema["Offer"];
 
@@ -112,9 +113,17 @@ export function Market() {
         <ErrorPanel error={offers.error} retry={offers.retry} />
       ) : !offers.first && offers.rows.length === 0 ? (
         filters ? (
-          <Empty title={t("market.none.title")} text={t("market.none.text", { disk: disk ?? 20 })}>
-            <ButtonLink to="/market">{t("market.reset")}</ButtonLink>
-          </Empty>
+          <Stack align="center">
+            <Empty title={t("market.none.title")} text={t("market.none.text", { disk: disk ?? 20 })}>
+              <ButtonLink to="/market">{t("market.reset")}</ButtonLink>
+            </Empty>
+            <Explain
+              query={{ gpus: search.count ?? template?.needs.gpus ?? 1, gpu_model: search.model, zone: search.zones?.length === 1 ? search.zones[0] : undefined, disk_gib: disk ?? 20, ...(template?.needs.memory_gib && { memory_mib: template.needs.memory_gib * 1024 }), ...(search.real && { simulated: false }) }}
+              fields={["gpu", "gpu_model", "zone"]}
+              fits={(free) => t("placement.fits.market", { free })}
+              apply={(c) => change({ ...(c.gpus && { count: c.gpus }), ...(c.gpu_model && { model: c.gpu_model }), ...(c.zone && { zones: [c.zone] }) })}
+            />
+          </Stack>
         ) : (
           <Empty title={t("market.empty.title")} text={t("market.empty.text", { disk: disk ?? 20 })} />
         )

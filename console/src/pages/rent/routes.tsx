@@ -1,5 +1,6 @@
 import { createRoute, lazyRouteComponent } from "@tanstack/react-router";
 import type { inside } from "../../router";
+import { clusterSearch } from "./clusters/search";
 import { leaseSearch } from "./lease/search";
 import { marketSearch } from "./market/filters";
 import { orderSearch } from "./order/search";
@@ -19,6 +20,9 @@ export function rentRoutes(parent: Parent) {
     createRoute({ getParentRoute, path: "/spot", validateSearch: spotSearch, component: lazyRouteComponent(() => import("./Spot"), "Spot") }),
     createRoute({ getParentRoute, path: "/reservations", validateSearch: (s: Record<string, unknown>): { over?: boolean } => (s.over === true ? { over: true } : {}), component: lazyRouteComponent(() => import("./Reservations"), "Reservations") }),
     createRoute({ getParentRoute, path: "/reservations/$reservationId", component: lazyRouteComponent(() => import("./Reservation"), "Reservation") }),
+    createRoute({ getParentRoute, path: "/clusters", validateSearch: (s: Record<string, unknown>): { over?: boolean } => (s.over === true ? { over: true } : {}), component: lazyRouteComponent(() => import("./Clusters"), "Clusters") }),
+    createRoute({ getParentRoute, path: "/clusters/$clusterId", validateSearch: (s: Record<string, unknown>): { run?: string } => (typeof s.run === "string" ? { run: s.run } : {}), component: lazyRouteComponent(() => import("./Cluster"), "Cluster") }),
+    createRoute({ getParentRoute, path: "/new-cluster", validateSearch: clusterSearch, component: lazyRouteComponent(() => import("./NewCluster"), "NewCluster") }),
     createRoute({ getParentRoute, path: "/reserve", validateSearch: reserveSearch, component: lazyRouteComponent(() => import("./Reserve"), "Reserve") }),
   ] as const;
 }

@@ -11,6 +11,8 @@ export function useLeaseChanges(): boolean {
     const id = (e.data as { lease_id?: string }).lease_id;
     void queries.invalidateQueries({ queryKey: ["leases"] });
     void queries.invalidateQueries({ queryKey: ["bids"] });
+    void queries.invalidateQueries({ queryKey: ["clusters"] });
+    void queries.invalidateQueries({ queryKey: ["cluster"] });
     void queries.invalidateQueries({ queryKey: ["balance"] });
     if (id) void queries.invalidateQueries({ queryKey: ["lease", id] });
   });

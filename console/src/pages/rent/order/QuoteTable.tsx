@@ -33,6 +33,11 @@ export function QuoteTable({ quote, seconds }: { quote: Schema["Quote"]; seconds
                   <Text size="xs" c="dimmed">
                     {t("quote.rate", { rate: m(line.rate), unit: t(`rate_unit.${line.unit}`) })}
                   </Text>
+                  {line.listed_rate && (
+                    <Text size="xs" c="dimmed">
+                      {t("quote.listed", { rate: m(line.listed_rate) })}
+                    </Text>
+                  )}
                 </Table.Td>
                 {columns.map((c) => (
                   <Table.Td key={c} ta="right" className="figure">
@@ -70,6 +75,11 @@ export function QuoteTable({ quote, seconds }: { quote: Schema["Quote"]; seconds
             ))}
           </List>
         </div>
+      )}
+      {quote.price_list && (
+        <Alert variant="light" color="green" title={t("quote.own_price")}>
+          {t("quote.own_price.text", { name: quote.price_list.name })}
+        </Alert>
       )}
       {(quote.available_after_seconds ?? 0) > 0 && <Alert variant="light">{t("quote.waits", { time: duration(quote.available_after_seconds ?? 0, i18n.language) })}</Alert>}
       <Text size="xs" c="dimmed">
