@@ -40,6 +40,9 @@ type Config struct {
 	PublicURL string
 	// PasswordCost is the work of hashing a password; zero: what OWASP advises.
 	PasswordCost PasswordCost
+	// AddUsers is how fast an account may add users; zero: 30 at once, and one every
+	// 5 minutes then.
+	AddUsers ratelimit.Rate
 }
 
 // Service is the account service. It is safe for concurrent use.
@@ -107,6 +110,9 @@ func New(cfg Config) (*Service, error) {
 	if cfg.Sweep == 0 {
 		cfg.Sweep = time.Minute
 	}
+	if cfg.AddUsers == (ratelimit.Rate{}) {
+		cfg.AddUsers = ratelimit.Rate{Every: 5 * time.Minute, Burst: 30}
+	}
 	cost := defaultCost
 	if cfg.PasswordCost != (PasswordCost{}) {
 		cost = cfg.PasswordCost
@@ -121,7 +127,7 @@ func New(cfg Config) (*Service, error) {
 		perLogin: ratelimit.New(ratelimit.Rate{Every: 20 * time.Second, Burst: 6}, cfg.Clock, 50_000),
 		perEmail: ratelimit.New(ratelimit.Rate{Every: 5 * time.Second, Burst: 100}, cfg.Clock, 50_000),
 		perCode:  ratelimit.New(ratelimit.Rate{Every: 30 * time.Second, Burst: 20}, cfg.Clock, 50_000),
-		adding:   ratelimit.New(ratelimit.Rate{Every: 5 * time.Minute, Burst: 30}, cfg.Clock, 50_000),
+		adding:   ratelimit.New(cfg.AddUsers, cfg.Clock, 50_000),
 		perIP:    ratelimit.New(ratelimit.Rate{Every: 2 * time.Second, Burst: 60}, cfg.Clock, 50_000),
 		cache:    map[string]cached{}, lastUsed: map[string]time.Time{},
 	}

@@ -30,6 +30,7 @@ import (
 	"suanli.dev/internal/lease"
 	"suanli.dev/internal/notify"
 	"suanli.dev/internal/protocol"
+	"suanli.dev/internal/ratelimit"
 	"suanli.dev/internal/store"
 	"suanli.dev/internal/volume"
 )
@@ -119,7 +120,8 @@ func newWorldOn(t *testing.T, address string, change ...func(*world, *Config)) *
 	w.accounts, err = account.New(account.Config{
 		DB: db, Clock: w.clock.Now, Secret: bytes.Repeat([]byte{7}, 32), PublicURL: "https://cloud.example.com",
 		PasswordCost: account.PasswordCost{MemoryKiB: 8, Passes: 1, Lanes: 1}, // tests make many users
-		DefaultQuota: account.Quota{MaxLeases: 10_000, MaxGPUs: 10_000},       // and the walks many leases
+		AddUsers:     ratelimit.Rate{Every: time.Millisecond, Burst: 1_000},
+		DefaultQuota: account.Quota{MaxLeases: 10_000, MaxGPUs: 10_000}, // and the walks many leases
 	})
 	if err == nil {
 		err = w.accounts.Migrate(ctx)
