@@ -38,17 +38,7 @@ func loginCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if err := writeSignIn(signIn{Server: args[0], Token: s.Token}); err != nil {
-				return err
-			}
-			if err := registerKey(cmd, c.WithToken(s.Token)); err != nil {
-				return err
-			}
-			if wantsJSON(cmd) {
-				return printJSON(cmd, map[string]any{"server": args[0], "account_id": s.AccountID, "expires_at": s.ExpiresAt})
-			}
-			say(cmd, "signed in to %s until %s", args[0], s.ExpiresAt.Local().Format(time.DateTime))
-			return nil
+			return begin(cmd, c, args[0], s)
 		},
 	}
 	cmd.Flags().StringVar(&email, "email", "", tr("e-mail address (asked for if left out)"))
@@ -85,6 +75,21 @@ func readPassword(cmd *cobra.Command, file string) (string, error) {
 	b, err := term.ReadPassword(int(os.Stdin.Fd()))
 	fmt.Fprintln(cmd.ErrOrStderr())
 	return string(b), err
+}
+
+// begin keeps a session that was just begun, and says so.
+func begin(cmd *cobra.Command, c *api.Client, server string, s *api.Session) error {
+	if err := writeSignIn(signIn{Server: server, Token: s.Token}); err != nil {
+		return err
+	}
+	if err := registerKey(cmd, c.WithToken(s.Token)); err != nil {
+		return err
+	}
+	if wantsJSON(cmd) {
+		return printJSON(cmd, map[string]any{"server": server, "account_id": s.AccountID, "expires_at": s.ExpiresAt})
+	}
+	say(cmd, "signed in to %s until %s", server, s.ExpiresAt.Local().Format(time.DateTime))
+	return nil
 }
 
 // registerKey makes the client's SSH key known, so that ssh, exec and cp work.

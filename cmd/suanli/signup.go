@@ -44,17 +44,7 @@ func signUpCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if err := writeSignIn(signIn{Server: args[0], Token: s.Token}); err != nil {
-				return err
-			}
-			if err := registerKey(cmd, c.WithToken(s.Token)); err != nil {
-				return err
-			}
-			if wantsJSON(cmd) {
-				return printJSON(cmd, map[string]any{"server": args[0], "account_id": s.AccountID, "expires_at": s.ExpiresAt})
-			}
-			say(cmd, "signed in to %s until %s", args[0], s.ExpiresAt.Local().Format(time.DateTime))
-			return nil
+			return begin(cmd, c, args[0], s)
 		},
 	}
 	f := cmd.Flags()

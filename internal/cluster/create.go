@@ -370,24 +370,11 @@ func (c *Cluster) owner() account.Principal {
 // List returns the caller's clusters, newest first, up to limit, that come after the
 // cursor; the second result is the next cursor, empty at the end.
 func (s *Service) List(ctx context.Context, p account.Principal, open bool, cursor string, limit int) (out []*Cluster, next string, err error) {
-	if limit < 1 {
-		limit = 50
-	}
-	where, args := `account_id = ?`, []any{p.AccountID}
+	where := `account_id = ?`
 	if open {
 		where += ` AND ended_at = 0`
 	}
-	if cursor != "" {
-		where, args = where+` AND id < ?`, append(args, cursor)
-	}
-	err = s.DB.View(ctx, func(ctx context.Context, tx *store.Tx) error {
-		out, err = query(ctx, tx, where+` ORDER BY id DESC LIMIT ?`, append(args, limit+1)...)
-		return err
-	})
-	if len(out) > limit {
-		out, next = out[:limit], out[limit-1].ID
-	}
-	return out, next, err
+	return store.Page(ctx, s.DB, where, []any{p.AccountID}, cursor, limit, query, func(x *Cluster) string { return x.ID })
 }
 
 // Get returns a cluster of the caller's, by identifier, or by name: of one that is not

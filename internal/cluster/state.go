@@ -1,6 +1,6 @@
 package cluster
 
-import "fmt"
+import "suanli.dev/internal/statemachine"
 
 // State is where a cluster is in its life.
 type State string
@@ -67,18 +67,5 @@ func (s State) Over() bool { return len(transitions[s]) == 0 }
 
 // TransitionTable returns the state machine as a Markdown table.
 func TransitionTable() string {
-	out := "| state | event → next state |\n|---|---|\n"
-	for _, s := range States() {
-		line := ""
-		for _, e := range events {
-			if to, ok := s.Next(e); ok {
-				line += fmt.Sprintf("%s → **%s**; ", e, to)
-			}
-		}
-		if line == "" {
-			line = "final  "
-		}
-		out += fmt.Sprintf("| **%s** | %s |\n", s, line[:len(line)-2])
-	}
-	return out
+	return statemachine.Table(States(), events, State.Next)
 }

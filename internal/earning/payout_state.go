@@ -1,8 +1,9 @@
 package earning
 
 import (
-	"fmt"
 	"slices"
+
+	"suanli.dev/internal/statemachine"
 )
 
 // PayoutState is where a payout is in its life.
@@ -62,20 +63,7 @@ func (s PayoutState) givenBack() bool { return s == Declined || s == Returned }
 
 // PayoutTable returns the state machine as a Markdown table.
 func PayoutTable() string {
-	out := "| state | event → next state |\n|---|---|\n"
-	for _, s := range PayoutStates() {
-		line := ""
-		for _, e := range []PayoutEvent{Approve, Pay, Fail, Decline, Return} {
-			if to, ok := s.Next(e); ok {
-				line += fmt.Sprintf("%s → **%s**; ", e, to)
-			}
-		}
-		if line == "" {
-			line = "final  "
-		}
-		out += fmt.Sprintf("| **%s** | %s |\n", s, line[:len(line)-2])
-	}
-	return out
+	return statemachine.Table(PayoutStates(), []PayoutEvent{Approve, Pay, Fail, Decline, Return}, PayoutState.Next)
 }
 
 // after lists the events that an error can name.

@@ -1,6 +1,6 @@
 package lease
 
-import "fmt"
+import "suanli.dev/internal/statemachine"
 
 // State is where a lease is in its life.
 type State string
@@ -141,18 +141,5 @@ func (s State) HoldsCompute() bool {
 func TransitionTable() string {
 	events := []Event{ClaimMet, Dispatch, ConfirmRunning, GangComplete, ConfirmStopped, ConfirmInterrupted, ConfirmAbsent, ReportFailure, RequestStop,
 		RequestStart, RequestPlace, RequestRestart, RequestEnd, LoseHost, LoseInstance, Notice, Reprieve, Outbid, AbandonHost, HostFault, HostFaultOver}
-	out := "| state | event → next state |\n|---|---|\n"
-	for _, s := range States() {
-		line := ""
-		for _, e := range events {
-			if to, ok := s.Next(e); ok {
-				line += fmt.Sprintf("%s → **%s**; ", e, to)
-			}
-		}
-		if line == "" {
-			line = "final  "
-		}
-		out += fmt.Sprintf("| **%s** | %s |\n", s, line[:len(line)-2])
-	}
-	return out
+	return statemachine.Table(States(), events, State.Next)
 }

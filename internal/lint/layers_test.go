@@ -39,6 +39,7 @@ var nothing = []string{}
 var layers = map[string]rule{
 	"internal/money":                   {layer: core, only: nothing},
 	"internal/ident":                   {layer: core, only: nothing},
+	"internal/statemachine":            {layer: core, only: nothing},
 	"internal/fault":                   {layer: core, only: nothing},
 	"internal/ratelimit":               {layer: core, only: nothing},
 	"internal/intake":                  {layer: core, only: nothing},
@@ -47,7 +48,7 @@ var layers = map[string]rule{
 	"internal/protocol":                {layer: core, only: nothing},
 	"internal/placement":               {layer: core, only: nothing},
 	"internal/placement/queue":         {layer: core, only: []string{"internal/placement"}},
-	"internal/pricing":                 {layer: core, only: []string{"internal/money"}},
+	"internal/pricing":                 {layer: core, only: []string{"internal/money", "internal/statemachine"}},
 	"internal/pricing/auction/welfare": {layer: core, only: []string{"internal/pricing/auction"}},
 	"internal/pricing/auction":         {layer: core, only: []string{"internal/money"}},
 	"internal/sim":                     {layer: core, only: []string{"internal/money", "internal/pricing", "internal/pricing/auction", "internal/placement"}},

@@ -1,6 +1,6 @@
 package payment
 
-import "fmt"
+import "suanli.dev/internal/statemachine"
 
 // State is where a payment is in its life.
 type State string
@@ -90,15 +90,5 @@ func (s State) InWallet() bool {
 
 // TransitionTable returns the state machine as a Markdown table.
 func TransitionTable() string {
-	out := "| state | event → next state |\n|---|---|\n"
-	for _, s := range States() {
-		line := ""
-		for _, e := range events {
-			if to, ok := s.Next(e); ok {
-				line += fmt.Sprintf("%s → **%s**; ", e, to)
-			}
-		}
-		out += fmt.Sprintf("| **%s** | %s |\n", s, line[:len(line)-2])
-	}
-	return out
+	return statemachine.Table(States(), events, State.Next)
 }

@@ -1,10 +1,10 @@
 package pricing
 
 import (
-	"fmt"
 	"time"
 
 	"suanli.dev/internal/money"
+	"suanli.dev/internal/statemachine"
 )
 
 // InvoiceState is how an invoice stands. It is never stored: StateOf derives it
@@ -59,20 +59,7 @@ func (s InvoiceState) Next(e InvoiceEvent) (InvoiceState, bool) {
 
 // InvoiceTable returns the state machine as a Markdown table.
 func InvoiceTable() string {
-	out := "| state | event → next state |\n|---|---|\n"
-	for _, s := range InvoiceStates() {
-		line := ""
-		for _, e := range invoiceEvents {
-			if to, ok := s.Next(e); ok {
-				line += fmt.Sprintf("%s → **%s**; ", e, to)
-			}
-		}
-		if line == "" {
-			line = "final  "
-		}
-		out += fmt.Sprintf("| **%s** | %s |\n", s, line[:len(line)-2])
-	}
-	return out
+	return statemachine.Table(InvoiceStates(), invoiceEvents, InvoiceState.Next)
 }
 
 // Standing is what is known of an invoice.

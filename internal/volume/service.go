@@ -226,24 +226,11 @@ func (s *Service) Get(ctx context.Context, p account.Principal, nameOrID string)
 // List returns a page of the caller's volumes, newest first, and the cursor of the
 // next; with open, only those that are not over.
 func (s *Service) List(ctx context.Context, p account.Principal, open bool, cursor string, limit int) (out []*Volume, next string, err error) {
-	if limit < 1 {
-		limit = 50
-	}
-	where, args := `account_id = ?`, []any{p.AccountID}
+	where := `account_id = ?`
 	if open {
 		where += ` AND ended_at = 0`
 	}
-	if cursor != "" {
-		where, args = where+` AND id < ?`, append(args, cursor)
-	}
-	err = s.DB.View(ctx, func(ctx context.Context, tx *store.Tx) error {
-		out, err = query(ctx, tx, where+` ORDER BY id DESC LIMIT ?`, append(args, limit+1)...)
-		return err
-	})
-	if len(out) > limit {
-		out, next = out[:limit], out[limit-1].ID
-	}
-	return out, next, err
+	return store.Page(ctx, s.DB, where, []any{p.AccountID}, cursor, limit, query, func(x *Volume) string { return x.ID })
 }
 
 // Places returns those volumes that are among identifiers of any kind, for the

@@ -1,0 +1,3 @@
+// Package statemachine shows the state machines of the services to people. It is pure,
+// and imports nothing of this module.
+package statemachine
