@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -241,6 +242,18 @@ func (w *world) right() {
 	}
 	if !r.OK() {
 		w.t.Fatalf("the books are wrong: %+v, %+v", r.Faults, r.Wrong)
+	}
+}
+
+// forged changes rows of books that are right, and wants verify to notice: first of
+// all in what begins with subject, if one is given.
+func (w *world) forged(statement, subject string) {
+	w.t.Helper()
+	w.right()
+	w.exec(statement)
+	r, err := w.VerifyLedger(w.ctx)
+	if err != nil || r.OK() || subject != "" && !strings.HasPrefix(r.Wrong[0].Subject, subject) {
+		w.t.Errorf("it is not noticed, or not named %q: %+v, %+v, %v", subject, r.Faults, r.Wrong, err)
 	}
 }
 
