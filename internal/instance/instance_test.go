@@ -59,7 +59,10 @@ func newBox(t *testing.T) *box {
 	if err != nil {
 		t.Fatal(err)
 	}
-	settings := protocol.InstanceSettings{LeaseID: "ls-test", HostKey: sshtest.NewKey(t).PEM, SSHKeys: []string{"not a key", key.Authorized()}, Environment: map[string]string{"SECRET": "sesame"}}
+	settings := protocol.InstanceSettings{LeaseID: "ls-test", HostKey: sshtest.NewKey(t).PEM, SSHKeys: []string{"not a key", key.Authorized()}, Environment: map[string]string{
+		"SECRET": "sesame",
+		"HOME":   t.TempDir(), // not what the one who runs the tests has their shells do first
+	}}
 	log := slog.New(slog.NewTextHandler(t.Output(), nil))
 	b := &box{in: &instance{
 		settings: settings, account: who, env: environment(os.Environ(), settings, who),

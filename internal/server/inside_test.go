@@ -59,7 +59,7 @@ func enteredWorld(t *testing.T) *entered {
 	var served sync.WaitGroup
 	t.Cleanup(func() { cancel(); served.Wait() })
 	served.Go(func() {
-		settings := protocol.InstanceSettings{HostKey: sshtest.NewKey(t).PEM, GatewayKeys: []string{key.Authorized()}}
+		settings := protocol.InstanceSettings{HostKey: sshtest.NewKey(t).PEM, GatewayKeys: []string{key.Authorized()}, Environment: map[string]string{"HOME": t.TempDir()}}
 		if err := instance.ServeSSH(ctx, ln, settings, run, slog.New(slog.DiscardHandler)); err != nil {
 			t.Error(err)
 		}
