@@ -1,7 +1,6 @@
 package pricing
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -10,31 +9,6 @@ import (
 
 	"suanli.dev/internal/money"
 )
-
-// Step is a stage at which a price may become less. Stages come in this order,
-// and each is explained by a line.
-type Step string
-
-// The steps.
-const (
-	ListStep      Step = "list"
-	PriceListStep Step = "price_list" // the account's own
-	TermStep      Step = "term"
-	CouponStep    Step = "coupon"
-	VolumeStep    Step = "volume"
-	GrantStep     Step = "grant"
-	WalletStep    Step = "wallet" // what is left to pay
-)
-
-// Explained is a line of how a price came about.
-type Explained struct {
-	Step      Step         `json:"step"`
-	Reference string       `json:"reference,omitempty"` // of the price list, coupon, grant
-	Meter     Meter        `json:"meter,omitempty"`     // empty: of all
-	Before    money.Amount `json:"before"`
-	Change    money.Amount `json:"change"` // less than 0 where it takes something off
-	After     money.Amount `json:"after"`
-}
 
 // Coupon takes something off once or for a time.
 type Coupon struct {
@@ -60,19 +34,6 @@ func (c Coupon) Usable(used int64, at time.Time) error {
 		return fmt.Errorf("coupon %s expired at %s", c.Code, c.Until.UTC().Format(time.RFC3339))
 	}
 	return nil
-}
-
-// off returns what the coupon takes off an amount, of which a fixed one has taken
-// some already.
-func (c Coupon) off(a, taken money.Amount) (money.Amount, error) {
-	if c.Fixed > 0 {
-		return max(0, min(a, c.Fixed-taken)), nil
-	}
-	off, err := part(a, c.PPM, ppm)
-	if c.UpTo > 0 {
-		off = max(0, min(off, c.UpTo-taken))
-	}
-	return off, err
 }
 
 // ParseCoupon reads a coupon as operators write it: a code, what it takes off, and
@@ -209,147 +170,4 @@ func MonthOf(at time.Time, timeZone string) (Period, error) {
 	}
 	m := monthOf(at, zone)
 	return Period{Start: m.start.UTC(), End: m.end.UTC()}, nil
-}
-
-// Discounts is what an account has for a month. The list price and the account's
-// price list are in the quote already; see PriceList.
-type Discounts struct {
-	PriceList   string // its identifier, to name it; its rates are in Priced
-	Term        int64  // basis points off compute
-	TermName    string
-	Coupon      *Coupon
-	CouponTaken money.Amount // of a fixed one, in other months
-	Tiers       []Tier
-}
-
-// MonthUse is what an account used in a calendar month of its zone, at the listed
-// and at its own prices.
-type MonthUse struct {
-	Listed map[Meter]money.Amount
-	Own    map[Meter]money.Amount // nil: the listed ones
-}
-
-// Discounted is a month with its discounts.
-type Discounted struct {
-	Lines []Explained
-	Net   map[Meter]money.Amount // what is left of each meter
-	Total money.Amount
-}
-
-// Apply takes discounts off what an account used in a month so far, in the order
-// of the steps, and explains each. It is given the whole month, so that who posts
-// posts differences and a correction changes what it must.
-func (d Discounts) Apply(use MonthUse) (Discounted, error) {
-	out := Discounted{Net: map[Meter]money.Amount{}}
-	if d.Term < 0 || d.Term > basisPoints {
-		return out, fmt.Errorf("a term discount of %d basis points: want 0 to 10000", d.Term)
-	}
-	own := use.Own
-	if own == nil {
-		own = use.Listed
-	}
-	line := func(s Step, reference string, m Meter, before, change money.Amount) {
-		if change != 0 || s == ListStep || s == WalletStep {
-			out.Lines = append(out.Lines, Explained{s, reference, m, before, change, before + change})
-		}
-	}
-	var total money.Amount
-	for _, m := range Meters {
-		a := own[m]
-		if use.Listed[m] < 0 || a < 0 {
-			return out, fmt.Errorf("%s comes to %s: want at least 0", m, min(a, use.Listed[m]))
-		}
-		if use.Listed[m] == 0 && a == 0 {
-			continue
-		}
-		line(ListStep, "", m, 0, use.Listed[m])
-		line(PriceListStep, d.PriceList, m, use.Listed[m], a-use.Listed[m])
-		if m == Compute && d.Term > 0 {
-			off, err := part(a, d.Term, basisPoints)
-			if err != nil {
-				return out, err
-			}
-			line(TermStep, d.TermName, m, a, -off)
-			a -= off
-		}
-		out.Net[m] = a
-		var err error
-		if total, err = total.Add(a); err != nil {
-			return out, err
-		}
-	}
-	if d.Coupon != nil {
-		if err := d.coupon(&out, line); err != nil {
-			return out, err
-		}
-	}
-	var meters []Meter
-	var weights []int64
-	total = 0
-	for _, m := range Meters {
-		if out.Net[m] > 0 {
-			meters, weights = append(meters, m), append(weights, int64(out.Net[m]))
-			total += out.Net[m]
-		}
-	}
-	off, err := VolumeDiscount(d.Tiers, total)
-	if err != nil {
-		return out, err
-	}
-	parts, err := Allocate(off, weights)
-	if err != nil {
-		return out, err
-	}
-	for i, m := range meters {
-		out.Net[m] -= parts[i]
-	}
-	line(VolumeStep, "", "", total, -off)
-	out.Total = total - off
-	return out, nil
-}
-
-// coupon takes d's coupon off, meter by meter.
-func (d Discounts) coupon(out *Discounted, line func(Step, string, Meter, money.Amount, money.Amount)) error {
-	taken := d.CouponTaken
-	for _, m := range Meters {
-		if out.Net[m] == 0 || (len(d.Coupon.Meters) > 0 && !slices.Contains(d.Coupon.Meters, m)) {
-			continue
-		}
-		off, err := d.Coupon.off(out.Net[m], taken)
-		if err != nil {
-			return err
-		}
-		if off < 0 || off > out.Net[m] {
-			return fmt.Errorf("coupon %s takes %s off %s", d.Coupon.Code, off, out.Net[m])
-		}
-		taken += off
-		line(CouponStep, d.Coupon.Code, m, out.Net[m], -off)
-		out.Net[m] -= off
-	}
-	return nil
-}
-
-// Pay settles a discounted month from grants, then the wallet, with a line each.
-// Grants apply by time, so their draws come from DrawGrants.
-func (d Discounted) Pay(draws []Draw) (lines []Explained, wallet money.Amount, err error) {
-	wallet = d.Total
-	byGrant := map[string]money.Amount{}
-	for _, w := range draws {
-		if byGrant[w.GrantID], err = byGrant[w.GrantID].Add(w.Amount); err != nil {
-			return nil, 0, err
-		}
-	}
-	ids := make([]string, 0, len(byGrant))
-	for id := range byGrant {
-		ids = append(ids, id)
-	}
-	slices.SortFunc(ids, cmp.Compare[string])
-	for _, id := range ids {
-		if a := byGrant[id]; a < 0 || a > wallet {
-			return nil, 0, fmt.Errorf("grant %s pays %s of %s", id, a, wallet)
-		}
-		lines = append(lines, Explained{GrantStep, id, "", wallet, -byGrant[id], wallet - byGrant[id]})
-		wallet -= byGrant[id]
-	}
-	return append(lines, Explained{WalletStep, "", "", wallet, -wallet, 0}), wallet, nil
 }

@@ -2,7 +2,6 @@ package pricing
 
 import (
 	"fmt"
-	"math"
 
 	"suanli.dev/internal/money"
 )
@@ -49,44 +48,4 @@ func VolumeDiscount(tiers []Tier, month money.Amount) (money.Amount, error) {
 	}
 	off, err := sum.over(basisPoints)
 	return money.Amount(off), err
-}
-
-// RateTier is the rate of what lies beyond a quantity.
-type RateTier struct {
-	From int64      `json:"from"` // in the meter's base unit: seconds, bytes
-	Rate money.Rate `json:"rate"`
-}
-
-// Graduated prices a quantity by tiers: what lies in each at its own rate, summed
-// exactly and rounded once. per is how many base units the rates are for. The
-// quantity is cumulative, since a month's begin or a change of configuration, and
-// who has posted an amount already posts the difference.
-func Graduated(tiers []RateTier, quantity, per int64) (money.Amount, error) {
-	if quantity < 0 || per < 1 || per > math.MaxInt64/nanoPerMicro {
-		return 0, fmt.Errorf("%d units priced for each %d: want at least 0 and at least 1", quantity, per)
-	}
-	var sum wide
-	for i, t := range tiers {
-		switch {
-		case i == 0 && t.From != 0:
-			return 0, fmt.Errorf("the first tier begins at %d: want 0", t.From)
-		case i > 0 && tiers[i-1].From >= t.From:
-			return 0, fmt.Errorf("tier from %d comes after the one from %d: want them in order", t.From, tiers[i-1].From)
-		case t.Rate < 0:
-			return 0, fmt.Errorf("tier from %d at %s: want at least 0", t.From, t.Rate)
-		}
-		until := quantity
-		if i+1 < len(tiers) {
-			until = min(until, tiers[i+1].From)
-		}
-		if t.From >= until {
-			continue
-		}
-		var err error
-		if sum, err = sum.plus(product(int64(t.Rate), until-t.From)); err != nil {
-			return 0, err
-		}
-	}
-	amount, err := sum.over(uint64(per) * nanoPerMicro)
-	return money.Amount(amount), err
 }
