@@ -47,7 +47,7 @@ var benchmarks = []benchmark{
 	{"spot-advice", ">=95%held", benchSpotAdvice},
 	{"spot-replay", "<on-demand", benchSpotReplay},
 	{"openb", ">=FGD+1", benchOpenb},
-	{"placement-speed", "<4x1000hosts,gang<10ms", benchPlacementSpeed},
+	{"placement-speed", "<2x1000hosts,gang<10ms", benchPlacementSpeed},
 	{"month-end", "<300s,<=1.5xlinear", benchMonthEnd},
 	{"ledger-sqlite", ">=fsync", benchLedgerSQLite},
 	{"ledger-postgres", ">=fsync", benchLedgerPostgres},

@@ -23,11 +23,10 @@ const (
 // half and nine tenths full of a mix of whole GPUs, shares and CPU alone; no two
 // such hosts are in the same state for long. Ours is the time of a decision in the
 // largest fleet that is nine tenths full, the peer the same in the smallest: the
-// goal is that a hundred times the hosts cost less than four times as much, which
-// is what memory that does not fit into caches costs. Two gangs of
-// 64 whole hosts are placed in a fleet of 10,000 full hosts beside: one that finds
-// just 64 empty ones, one that finds 63 and is refused; each has to take less than
-// 10 ms.
+// goal is that a hundred times the hosts cost less than twice as much. Two gangs of
+// 64 whole hosts are placed in a fleet of 10,000 hosts beside: one that finds just 64
+// empty ones, one that finds 63 and is refused; none of the others has room for a
+// node. Each has to take less than 10 ms.
 func benchPlacementSpeed(_ context.Context, _ *world) (result, error) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	each := map[int]time.Duration{}
@@ -39,9 +38,9 @@ func benchPlacementSpeed(_ context.Context, _ *world) (result, error) {
 		}
 	}
 	found, refused := placementGangTime(placementGang), placementGangTime(placementGang-1)
-	fmt.Printf("  a gang of %d in %d full hosts: found in %s, refused in %s\n", placementGang, placementGangHosts, found, refused)
+	fmt.Printf("  a gang of %d in %d hosts: found in %s, refused in %s\n", placementGang, placementGangHosts, found, refused)
 	ours, peer := each[100_000], each[1_000]
-	pass := ours < 4*peer && max(found, refused) < 10*time.Millisecond
+	pass := ours < 2*peer && max(found, refused) < 10*time.Millisecond
 	return result{fmt.Sprintf("%.0fus", float64(ours.Nanoseconds())/1e3), fmt.Sprintf("%.0fus", float64(peer.Nanoseconds())/1e3), float64(ours) / float64(peer), pass}, nil
 }
 
@@ -167,7 +166,7 @@ func placementGangTime(empty int) time.Duration {
 		h := placementHost(i)
 		h.Labels = map[string]string{"row": strconv.Itoa(i % 7)}
 		for k := range h.GPUs {
-			// The full ones are full in 7 different ways.
+			// Those without room have 0 to 6 GPUs free.
 			h.GPUs[k].Model = "H100"
 			h.GPUs[k].Free = i%(placementGangHosts/placementGang) == 0 && i/(placementGangHosts/placementGang) < empty || k < i%7
 		}
