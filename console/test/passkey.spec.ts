@@ -26,7 +26,7 @@ test("somebody adds a passkey, signs in by it alone, and lets the password go", 
   const dialog = page.getByRole("dialog");
   await dialog.locator('input[type="password"]').fill(world.password);
   await dialog.getByRole("button", { name: "Sign in by passkey only" }).click();
-  await expect(section.getByText("Passkey only")).toBeVisible();
+  await expect(section.getByText("Passkey only", { exact: true })).toBeVisible();
   const refused = await request.post("/v1/sessions", { data: { email: world.email, password: world.password } });
   expect([refused.status(), ((await refused.json()) as { code: string }).code]).toEqual([401, "passkey_required"]);
 
@@ -45,7 +45,7 @@ test("somebody adds a passkey, signs in by it alone, and lets the password go", 
   await section.getByRole("button", { name: "Let the password sign in" }).click();
   await dialog.locator('input[type="password"]').fill(world.password);
   await dialog.getByRole("button", { name: "Let the password sign in" }).click();
-  await expect(section.getByText("Passkey only")).toHaveCount(0);
+  await expect(section.getByText("Passkey only", { exact: true })).toHaveCount(0);
   await section.getByRole("button", { name: "Remove the passkey" }).click();
   await dialog.getByRole("button", { name: "Remove" }).click();
   await expect(section.getByText("You have none yet.")).toBeVisible();

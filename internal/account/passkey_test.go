@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/descope/virtualwebauthn"
+
+	"suanli.dev/internal/account/passkeytest"
 )
 
 const testURL = "https://cloud.example.com"
@@ -21,7 +23,7 @@ func newDevice(p Principal) *device {
 	return &device{
 		site: virtualwebauthn.RelyingParty{ID: "cloud.example.com", Name: "suanli", Origin: testURL},
 		auth: virtualwebauthn.NewAuthenticatorWithOptions(virtualwebauthn.AuthenticatorOptions{UserHandle: []byte(p.UserID)}),
-		key:  virtualwebauthn.NewCredential(virtualwebauthn.KeyTypeEC2),
+		key:  passkeytest.NewCredential(),
 	}
 }
 
@@ -129,7 +131,7 @@ func TestAPasskeyAnswersOnceInTimeAndAtItsOwnSite(t *testing.T) {
 			"for another host":          func(d *device) { d.site.ID = "evil.example" },
 			"without a PIN or a finger": func(d *device) { d.auth.Options.UserNotVerified = true },
 			"as another user":           func(d *device) { d.auth.Options.UserHandle = []byte(c.oper.UserID) },
-			"by another key":            func(d *device) { d.key.Key = virtualwebauthn.NewCredential(virtualwebauthn.KeyTypeEC2).Key },
+			"by another key":            func(d *device) { d.key.Key = passkeytest.NewCredential().Key },
 			"by a copy":                 func(d *device) { d.key.Counter = 0 },
 		} {
 			wrong := *d

@@ -7,6 +7,7 @@ import (
 	"github.com/descope/virtualwebauthn"
 
 	"suanli.dev/api"
+	"suanli.dev/internal/account/passkeytest"
 )
 
 func init() {
@@ -18,7 +19,7 @@ func (w *world) enrols(p person) (api.Passkey, func(options json.RawMessage) jso
 	w.t.Helper()
 	site := virtualwebauthn.RelyingParty{ID: "cloud.example.com", Name: "suanli", Origin: "https://cloud.example.com"}
 	auth := virtualwebauthn.NewAuthenticatorWithOptions(virtualwebauthn.AuthenticatorOptions{UserHandle: []byte(p.ID)})
-	key := virtualwebauthn.NewCredential(virtualwebauthn.KeyTypeEC2)
+	key := passkeytest.NewCredential()
 	ceremony, options, err := w.accounts.BeginPasskey(w.t.Context(), p.principal(), testPassword)
 	if err != nil {
 		w.t.Fatal(err)

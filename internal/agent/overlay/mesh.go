@@ -30,9 +30,16 @@ const Interface = protocol.InstanceOverlay
 // mtu leaves room for WireGuard's own headers on networks of 1500 bytes.
 const mtu = 1420
 
-// keepAlive is how often a node sends to each other one, so that ways through address
-// translators stay open and a silent peer is noticed.
-const keepAlive = 5 * time.Second
+// keepAlive is how often a node sends to a peer whose key is greater than its own, so that
+// ways through address translators stay open and a silent peer is noticed. The other one
+// begins later and sends less often: two that greet each other at the same moment both
+// give up their own greeting for the other's, so that neither is answered, and both would
+// do so again five seconds later, together.
+const (
+	keepAlive      = 5 * time.Second
+	keepAliveOther = 7 * time.Second
+	greetsAfter    = 2 * time.Second
+)
 
 // heardFor is how long a peer counts as connected after it was heard. A session is made
 // anew every two minutes, and keeps being of use for three.
@@ -170,6 +177,7 @@ func (m *Mesh) SetPeers(peers []protocol.Peer, own []netip.Prefix) error {
 	defer m.mu.Unlock()
 	wanted := map[string]protocol.Peer{}
 	var text strings.Builder
+	var late []protocol.Peer
 	var errs []error
 	for _, p := range peers {
 		key, err := parseKey(p.PublicKey)
@@ -181,7 +189,12 @@ func (m *Mesh) SetPeers(peers []protocol.Peer, own []netip.Prefix) error {
 		if reflect.DeepEqual(m.peers[p.PublicKey], p) {
 			continue
 		}
-		fmt.Fprintf(&text, "public_key=%s\nreplace_allowed_ips=true\nallowed_ip=%s/32\npersistent_keepalive_interval=%d\n", hex.EncodeToString(key[:]), p.Inside, int(keepAlive/time.Second))
+		fmt.Fprintf(&text, "public_key=%s\nreplace_allowed_ips=true\nallowed_ip=%s/32\n", hex.EncodeToString(key[:]), p.Inside)
+		if m.public < p.PublicKey {
+			text.WriteString(keepsAlive(keepAlive))
+		} else {
+			late = append(late, p)
+		}
 		if to, ok := nearest(p.Addresses, own); ok {
 			fmt.Fprintf(&text, "endpoint=%s\n", to)
 		}
@@ -198,7 +211,31 @@ func (m *Mesh) SetPeers(peers []protocol.Peer, own []netip.Prefix) error {
 		}
 	}
 	m.peers = wanted
+	if len(late) > 0 {
+		time.AfterFunc(greetsAfter, func() { m.greet(late) })
+	}
 	return errors.Join(errs...)
+}
+
+func keepsAlive(every time.Duration) string {
+	return fmt.Sprintf("persistent_keepalive_interval=%d\n", int(every/time.Second))
+}
+
+// greet begins to send to those that are peers still, and so greets those that have not
+// greeted this node.
+func (m *Mesh) greet(peers []protocol.Peer) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var text strings.Builder
+	for _, p := range peers {
+		if reflect.DeepEqual(m.peers[p.PublicKey], p) {
+			key, _ := parseKey(p.PublicKey)
+			fmt.Fprintf(&text, "public_key=%s\nupdate_only=true\n%s", hex.EncodeToString(key[:]), keepsAlive(keepAliveOther))
+		}
+	}
+	if text.Len() > 0 {
+		_ = m.device.IpcSet(text.String()) // a device that is closed has nobody to greet
+	}
 }
 
 // nearest is the address by which a peer is reached best: one in a network that this

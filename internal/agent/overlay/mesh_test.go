@@ -104,7 +104,9 @@ func TestNodesReachEachOtherOverItAndNobodyElse(t *testing.T) {
 		meshes, rooms = append(meshes, m), append(rooms, ns)
 		peers = append(peers, protocol.Peer{Rank: i, PublicKey: m.PublicKey(), Inside: inner, Addresses: []netip.AddrPort{netip.AddrPortFrom(netip.MustParseAddr("127.0.0.1"), m.Port())}})
 	}
-	// The third is of nobody's cluster: it knows the others, and they do not know it.
+	// Both are told at the same moment, as by one check-in of one host: they must not greet
+	// each other in step for ever. The third is of nobody's cluster: it knows the others,
+	// and they do not know it.
 	for i, m := range meshes {
 		list := []protocol.Peer{peers[1-min(i, 1)]}
 		if i == 2 {

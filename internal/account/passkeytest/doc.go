@@ -1,0 +1,2 @@
+// Package passkeytest makes passkeys for tests.
+package passkeytest
