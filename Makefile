@@ -16,8 +16,8 @@ TESTFLAGS    ?=
 # small machine measures the machine and not the code.
 TEST_JOBS    ?= 2
 # Longest time for one package, and for all of make test.
-TEST_TIMEOUT ?= 14m
-TEST_LIMIT   ?= 20m
+TEST_TIMEOUT ?= 20m
+TEST_LIMIT   ?= 30m
 
 # Tests that kill the container engine: they run alone, after all others.
 ENGINE_KILLERS ?= EngineThatIsKilled
