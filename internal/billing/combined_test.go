@@ -29,6 +29,7 @@ type life struct {
 	reserved []string
 	held     []string
 	plans    map[string]string
+	rated    map[string]time.Time // when a spot price was set last
 	keys     int
 	serial   int
 }
@@ -113,7 +114,9 @@ func (l *life) step() {
 			l.running = without(l.running, id)
 		}
 	case "rate":
-		if id, ok := l.pick(l.running); ok && l.plans[id] == "spot" {
+		// Two prices from the same moment on contradict each other, and the later is refused.
+		if id, ok := l.pick(l.running); ok && l.plans[id] == "spot" && l.rated[id] != now {
+			l.rated[id] = now
 			w.setRate(id, rapid.SampledFrom([]string{"0.20", "0.25", "0.37"}).Draw(rt, "rate"), now)
 		}
 	case "send":
@@ -307,7 +310,7 @@ func (l *life) pass(d time.Duration) {
 
 // lived is a random history up to its closed last month.
 func lived(w *world, rt *rapid.T, serial, steps int) *life {
-	l := &life{w: w, rt: rt, renter: fmt.Sprintf("ac-life-%d", serial), serial: serial, plans: map[string]string{}}
+	l := &life{w: w, rt: rt, renter: fmt.Sprintf("ac-life-%d", serial), serial: serial, plans: map[string]string{}, rated: map[string]time.Time{}}
 	w.deposit(l.renter, rapid.SampledFrom([]string{"60", "5000"}).Draw(rt, "money"))
 	if rapid.Bool().Draw(rt, "on credit") {
 		w.limit(l.renter, "500")
