@@ -236,7 +236,7 @@ func TestAStartScriptMayFailLoopOrTalkTooMuch(t *testing.T) {
 	})
 	t.Run("a gigabyte of output", func(t *testing.T) {
 		l := u.rent(t, "chatter", "--start-script", script("yes 0123456789012345678901234567890123456789012345678901234567890 | head -c 1000000000"))
-		err := within(120*time.Second, func() error {
+		err := within(300*time.Second, func() error {
 			if out := u.must(t, "logs", l.ID, "--tail", "1"); !strings.Contains(out, "hello from inside") {
 				return fmt.Errorf("the last line is %q", firstBytes(out))
 			}

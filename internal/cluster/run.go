@@ -49,8 +49,11 @@ const (
 	// haltPatience is how long processes may take to end after they were told: they are
 	// killed after a few seconds, so who still has them then is silent.
 	haltPatience = 30 * time.Second
+	// attendPatience is how long the nodes may take to tell the rest of what an attempt
+	// printed once it is over: one that is gone tells no end.
+	attendPatience = 10 * time.Second
 	// endAfter is how long a cluster that ends with its run outlasts it, for those who
-	// follow what it prints to read the end.
+	// follow what it prints elsewhere to read the end; who follows it here is waited for.
 	endAfter = 3 * time.Second
 	// insidePatience is how long one look into a node may take.
 	insidePatience = 5 * time.Second
@@ -311,7 +314,8 @@ func (s *Service) stepRun(ctx context.Context, r *Run, k *Cluster) error {
 	gone := k.State.Over() || k.State == Ending || k.State == Failing
 	switch {
 	case r.State.Over():
-		if r.EndCluster && !gone && s.Clock().Sub(r.EndedAt) >= endAfter {
+		over := s.Clock().Sub(r.EndedAt)
+		if r.EndCluster && !gone && over >= endAfter && (s.followed(r.ID, 0) == 0 || over >= endAfter+attendPatience) {
 			_, err := s.End(ctx, account.Principal{AccountID: r.AccountID, UserID: r.UserID, Role: account.Member}, k.ID)
 			return err
 		}
@@ -342,7 +346,7 @@ func (s *Service) stepRun(ctx context.Context, r *Run, k *Cluster) error {
 }
 
 // jobID names one attempt of a run.
-func jobID(r *Run) string { return fmt.Sprintf("%s-%d", r.ID, r.Attempt) }
+func jobID(runID string, attempt int) string { return fmt.Sprintf("%s-%d", runID, attempt) }
 
 // onNodes asks all nodes at once; a node that does not answer is nil in what comes back.
 func (s *Service) onNodes(ctx context.Context, k *Cluster, args func(Node) []string, in func(Node) []byte) []*protocol.RankStatus {
@@ -397,7 +401,7 @@ func (s *Service) startRun(ctx context.Context, r *Run, k *Cluster) error {
 		return err
 	}
 	got := s.onNodes(ctx, k, func(Node) []string { return []string{"start"} }, func(n Node) []byte {
-		job, err := json.Marshal(protocol.RankJob{ID: jobID(r), NodeRank: n.Rank, Nodes: k.Nodes, PerNode: r.PerNode, MasterName: NodeName(0), MasterPort: masterPort, Attempt: r.Attempt,
+		job, err := json.Marshal(protocol.RankJob{ID: jobID(r.ID, r.Attempt), NodeRank: n.Rank, Nodes: k.Nodes, PerNode: r.PerNode, MasterName: NodeName(0), MasterPort: masterPort, Attempt: r.Attempt,
 			Command: w.Command, Environment: w.Environment})
 		if err != nil {
 			panic("marshal of a plain value: " + err.Error())
@@ -429,7 +433,7 @@ func (s *Service) watchRun(ctx context.Context, r *Run, k *Cluster) error {
 	if k.State != Running {
 		return s.failRun(ctx, r, "node_lost", k.Message, nil)
 	}
-	got := s.onNodes(ctx, k, func(Node) []string { return []string{"status", jobID(r)} }, nil)
+	got := s.onNodes(ctx, k, func(Node) []string { return []string{"status", jobID(r.ID, r.Attempt)} }, nil)
 	results, done := collect(k, got)
 	for i, st := range got {
 		if st != nil && (st.State == protocol.RanksLost || st.State == protocol.RanksAbsent) {
@@ -520,7 +524,7 @@ func (s *Service) haltRun(ctx context.Context, r *Run, k *Cluster) error {
 	if err != nil {
 		return err
 	}
-	got := s.onNodes(ctx, k, func(Node) []string { return []string{"stop", jobID(r)} }, func(Node) []byte { return text })
+	got := s.onNodes(ctx, k, func(Node) []string { return []string{"stop", jobID(r.ID, r.Attempt)} }, func(Node) []byte { return text })
 	late := s.Clock().Sub(r.FailedAt) >= haltPatience
 	for _, st := range got {
 		if (st == nil || st.State == protocol.RanksRunning) && !late {
@@ -546,9 +550,9 @@ func (s *Service) haltRun(ctx context.Context, r *Run, k *Cluster) error {
 	})
 }
 
-// Attend writes what the processes of a run print, each line with its rank before it,
-// from the present attempt on; with follow until the run is over. Several nodes' lines
-// come as they are printed.
+// Attend writes what the processes of a run print in all its attempts, each line with its
+// rank before it; with follow until the run is over. Several nodes' lines come as they are
+// printed.
 func (s *Service) Attend(ctx context.Context, p account.Principal, id string, follow bool, out io.Writer) error {
 	r, err := s.GetRun(ctx, p, id)
 	if err != nil {
@@ -557,72 +561,101 @@ func (s *Service) Attend(ctx context.Context, p account.Principal, id string, fo
 	if s.Inside == nil {
 		return fault.New(fault.Unavailable, "host_offline", "this cloud cannot reach into instances")
 	}
-	var mu sync.Mutex
-	for {
-		k, err := s.Get(ctx, p, r.ClusterID)
-		if err != nil {
-			return err
-		}
-		if r.State != RunWaiting {
-			args := []string{"attend", jobID(r)}
-			if follow {
-				args = append(args, "follow")
-			}
-			var all sync.WaitGroup
-			inner, cancel := context.WithCancel(ctx)
-			for _, n := range k.Members {
-				if n.LeaseID != "" {
-					all.Go(func() {
-						if err := s.Inside.Ranks(inner, n.LeaseID, args, nil, &prefixed{out: out, mu: &mu}); err != nil {
-							s.Log.DebugContext(ctx, "follow a node's ranks", "run", r.ID, "node", n.Rank, "error", err)
-						}
-					})
-				}
-			}
-			// A node that is gone prints no end.
-			watch := make(chan struct{})
-			go func() {
-				defer close(watch)
-				tick := time.NewTicker(time.Second)
-				defer tick.Stop()
-				for {
-					select {
-					case <-inner.Done():
-						return
-					case <-tick.C:
-					}
-					if now, err := s.GetRun(inner, p, id); err == nil && (now.Attempt != r.Attempt || now.State.Over() && s.Clock().Sub(now.EndedAt) >= endAfter-time.Second) {
-						cancel()
-						return
-					}
-				}
-			}()
-			all.Wait()
-			cancel()
-			<-watch
-		}
-		if !follow || ctx.Err() != nil || r.State.Over() {
-			return ctx.Err()
-		}
-		attempt := r.Attempt
-		for r.Attempt == attempt && !r.State.Over() && (r.State != RunWaiting || attempt >= 0) {
+	if follow {
+		s.followed(id, +1)
+		defer s.followed(id, -1)
+	}
+	until := func(over func(*Run) bool) error {
+		for !over(r) {
 			select {
 			case <-ctx.Done():
 				return ctx.Err()
 			case <-time.After(200 * time.Millisecond):
 			}
-			was := r.State
 			if r, err = s.GetRun(ctx, p, id); err != nil {
 				return err
 			}
-			if was == RunWaiting && r.State != RunWaiting {
-				break
+		}
+		return nil
+	}
+	var mu sync.Mutex
+	// Each attempt is read to its end, also one that is over before it could be seen to run.
+	for attempt := 0; ; attempt++ {
+		if follow {
+			if err := until(func(r *Run) bool { return r.Attempt > attempt || r.State != RunWaiting }); err != nil {
+				return err
 			}
 		}
-		if r.State.Over() && r.Attempt == attempt {
+		if r.Attempt > attempt || r.State != RunWaiting {
+			if err := s.attend(ctx, p, r, attempt, follow && r.Attempt == attempt, func() io.Writer { return &prefixed{out: out, mu: &mu} }); err != nil {
+				return err
+			}
+		}
+		if follow {
+			if err := until(func(r *Run) bool { return r.Attempt > attempt || r.State.Over() }); err != nil {
+				return err
+			}
+		}
+		if r.Attempt <= attempt {
 			return nil
 		}
 	}
+}
+
+// attend copies what one attempt of a run prints on all nodes; each writes to an out of
+// its own.
+func (s *Service) attend(ctx context.Context, p account.Principal, r *Run, attempt int, follow bool, out func() io.Writer) error {
+	k, err := s.Get(ctx, p, r.ClusterID)
+	if err != nil {
+		return err
+	}
+	args := []string{"attend", jobID(r.ID, attempt)}
+	if follow {
+		args = append(args, "follow")
+	}
+	var all sync.WaitGroup
+	inner, cancel := context.WithCancel(ctx)
+	for _, n := range k.Members {
+		if n.LeaseID != "" {
+			all.Go(func() {
+				if err := s.Inside.Ranks(inner, n.LeaseID, args, nil, out()); err != nil {
+					s.Log.DebugContext(ctx, "follow a node's ranks", "run", r.ID, "node", n.Rank, "error", err)
+				}
+			})
+		}
+	}
+	watch := make(chan struct{})
+	go func() {
+		defer close(watch)
+		tick := time.NewTicker(time.Second)
+		defer tick.Stop()
+		for left := int(attendPatience / time.Second); left > 0; {
+			select {
+			case <-inner.Done():
+				return
+			case <-tick.C:
+			}
+			if now, err := s.GetRun(inner, p, r.ID); err == nil && (now.Attempt > attempt || now.State.Over()) {
+				left--
+			}
+		}
+		cancel()
+	}()
+	all.Wait()
+	cancel()
+	<-watch
+	return ctx.Err()
+}
+
+// followed counts those who follow what a run prints here.
+func (s *Service) followed(runID string, more int) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := s.followers[runID] + more
+	if s.followers[runID] = n; n == 0 {
+		delete(s.followers, runID)
+	}
+	return n
 }
 
 // prefixed turns events of ranks into lines.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"slices"
 	"strings"
@@ -61,6 +62,14 @@ func (w *world) Ranks(_ context.Context, leaseID string, args []string, in []byt
 	r := w.ranks[leaseID+args[1]]
 	if r == nil {
 		return json.NewEncoder(out).Encode(protocol.RankStatus{State: protocol.RanksAbsent})
+	}
+	if args[0] == "attend" {
+		for _, e := range []protocol.RankEvent{{Rank: r.job.NodeRank, Line: fmt.Sprint("attempt ", r.job.Attempt)}, {Done: true}} {
+			if err := json.NewEncoder(out).Encode(e); err != nil {
+				return err
+			}
+		}
+		return nil
 	}
 	if args[0] == "stop" && r.status.State == protocol.RanksRunning {
 		r.told = &protocol.PeerFailure{}
@@ -267,4 +276,38 @@ func TestLinesOfAllRanksAreOneStream(t *testing.T) {
 	if out.String() != "[3] a\n[2] (exit code 7)\n" {
 		t.Errorf("the stream is %q", out.String())
 	}
+}
+
+func TestWhoFollowsARunReadsEachAttemptOfItThoughTheyAreOverSooner(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.join(2, 1)
+	k := w.create(2, 1)
+	r := w.launch(k, Launch{Policy: PolicyRestart, MaxRestarts: 1, EndCluster: true})
+	w.runs(r, RunRunning, 2*time.Minute)
+	w.followed(r.ID, +1)
+	w.exits(w.on(r, 0)[1], 9)
+	w.until("it runs again", time.Minute, func() bool { return len(w.on(r, 1)) == 2 })
+	for _, x := range w.on(r, 1) {
+		w.exits(x, 0)
+	}
+	r = w.runs(r, RunSucceeded, time.Minute)
+	for w.clock().Before(r.EndedAt.Add(endAfter + attendPatience/2)) {
+		w.pass()
+	}
+	if d := w.cluster(k.ID); d.State != Running {
+		t.Errorf("the cluster is %s while somebody reads what it printed", d.State)
+	}
+	for _, follow := range []bool{true, false} {
+		var out strings.Builder
+		if err := w.Attend(t.Context(), w.ada, r.ID, follow, &out); err != nil {
+			t.Fatal(err)
+		}
+		lines := slices.Sorted(strings.Lines(out.String()))
+		if want := []string{"[0] attempt 0\n", "[0] attempt 1\n", "[1] attempt 0\n", "[1] attempt 1\n"}; !slices.Equal(lines, want) {
+			t.Errorf("follow %v: it is said to have printed %q, want %q", follow, lines, want)
+		}
+	}
+	w.followed(r.ID, -1)
+	w.reach(k.ID, Ended, 2*time.Minute)
 }

@@ -61,6 +61,8 @@ type Service struct {
 	known map[string]*network // of open clusters, as the database had them last
 	// progress is of runs that go on, while this process looks after them.
 	progress map[string]*progress
+	// followers counts who follows what a run prints, by run.
+	followers map[string]int
 }
 
 // New returns a Service. Migrate must be called before anything else.
@@ -80,7 +82,7 @@ func New(c Config) (*Service, error) {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Service{Config: c, known: map[string]*network{}, progress: map[string]*progress{}}, nil
+	return &Service{Config: c, known: map[string]*network{}, progress: map[string]*progress{}, followers: map[string]int{}}, nil
 }
 
 // Migrate brings the tables up to date.

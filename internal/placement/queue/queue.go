@@ -3,6 +3,7 @@ package queue
 import (
 	"cmp"
 	"slices"
+	"sort"
 	"strings"
 	"time"
 
@@ -81,39 +82,76 @@ type Start struct {
 
 // Cycle decides what starts now, and what is stopped first. The fleet is what is
 // free beside what runs; it is left with the starts taken and the stopped released.
+//
+// The first job without room has what it will get reserved: others start ahead of it
+// only if they end before it could start, or take nothing of what it will get.
 func Cycle(f *placement.Fleet, p Policy, waiting []Job, running []Running, now time.Time) (starts []Start, stops []Running) {
-	c := cycle{f: f, p: p, now: now, running: slices.Clone(running), used: map[string]int64{}}
+	c := cycle{f: f, p: p, now: now, running: slices.Clone(running), used: map[string]int64{}, full: map[shape]bool{}}
 	for _, r := range running {
 		c.used[r.Owner] += r.GPUs()
 	}
-	waiting = slices.DeleteFunc(slices.Clone(waiting), func(j Job) bool { return p.backsOff(j, now) })
-	var room time.Time // when the first job that waits for room could start; zero: none waits
-	for len(waiting) > 0 {
-		// Again for each, since who has how much changes with each start.
-		i := c.next(waiting)
-		j := waiting[i]
-		waiting = slices.Delete(waiting, i, i+1)
+	start := func(j Job, place placement.Placement) {
+		f.Take(j.Request, place)
+		c.used[j.Owner] += j.GPUs()
+		c.running = append(c.running, Running{Job: j, Placement: place, Started: now})
+		starts = append(starts, Start{j, place})
+	}
+	c.lineUp(waiting)
+	for {
+		j, ok := c.pop()
+		if !ok {
+			return starts, stops
+		}
 		if !c.within(j) {
 			continue
 		}
-		if !room.IsZero() && (!p.Backfill || j.Estimate <= 0 || now.Add(j.Estimate).After(room)) {
-			continue
-		}
-		place, fits := f.Place(j.Request)
-		if !fits && room.IsZero() {
-			if place, fits = c.preempt(j, &stops); !fits {
-				room = c.roomFor(j)
-				continue
-			}
+		place, fits := c.place(j)
+		if !fits {
+			place, fits = c.preempt(j, &stops)
 		}
 		if fits {
-			f.Take(j.Request, place)
-			c.used[j.Owner] += j.GPUs()
-			c.running = append(c.running, Running{Job: j, Placement: place, Started: now})
-			starts = append(starts, Start{j, place})
+			start(j, place)
+			continue
+		}
+		if at, later, known := c.roomFor(j); known {
+			if p.Backfill {
+				c.backfill(at, later, start)
+			}
+			return starts, stops
 		}
 	}
-	return starts, stops
+}
+
+// backfill starts what does not keep a job from the place that it will get at a time:
+// of equal priority the shortest first, as more of those end before it.
+func (c *cycle) backfill(at time.Time, place placement.Placement, start func(Job, placement.Placement)) {
+	var rest []Job
+	for _, l := range c.lines {
+		rest = append(rest, l...)
+	}
+	slices.SortFunc(rest, func(a, b Job) int {
+		return cmp.Or(cmp.Compare(b.Priority, a.Priority), -compareBool(c.urgent(a), c.urgent(b)), cmp.Compare(a.Estimate, b.Estimate),
+			a.Submitted.Compare(b.Submitted), strings.Compare(a.ID, b.ID))
+	})
+	kept := map[string]bool{}
+	for _, n := range place.Nodes {
+		for _, g := range n.GPUs {
+			kept[n.HostID+" "+g] = true
+		}
+	}
+	inTheWay := func(p placement.Placement) bool {
+		return slices.ContainsFunc(p.Nodes, func(n placement.Choice) bool {
+			return slices.ContainsFunc(n.GPUs, func(g string) bool { return kept[n.HostID+" "+g] })
+		})
+	}
+	for _, j := range rest {
+		if j.Estimate <= 0 || !c.within(j) {
+			continue
+		}
+		if p, fits := c.place(j); fits && (!c.now.Add(j.Estimate).After(at) || !inTheWay(p)) {
+			start(j, p)
+		}
+	}
 }
 
 type cycle struct {
@@ -122,21 +160,83 @@ type cycle struct {
 	now     time.Time
 	running []Running
 	used    map[string]int64
+	lines   [][]Job // what each owner waits for, in the order in which it gets it
+	full    map[shape]bool
+}
+
+// lineUp puts those that wait in line, each behind others of its owner.
+func (c *cycle) lineUp(waiting []Job) {
+	of := map[string]int{}
+	for _, j := range waiting {
+		if c.p.backsOff(j, c.now) {
+			continue
+		}
+		i, known := of[j.Owner]
+		if !known {
+			i = len(c.lines)
+			of[j.Owner], c.lines = i, append(c.lines, nil)
+		}
+		c.lines[i] = append(c.lines[i], j)
+	}
+	for _, l := range c.lines {
+		if !slices.IsSortedFunc(l, c.compare) {
+			slices.SortFunc(l, c.compare)
+		}
+	}
+}
+
+// pop takes the job whose turn it is out of its line. Whose it is is looked up each
+// time: how much the owners have changes with each start.
+func (c *cycle) pop() (Job, bool) {
+	if len(c.lines) == 0 {
+		return Job{}, false
+	}
+	best := 0
+	for i, o := range c.lines {
+		if c.compare(o[0], c.lines[best][0]) < 0 {
+			best = i
+		}
+	}
+	j := c.lines[best][0]
+	if c.lines[best] = c.lines[best][1:]; len(c.lines[best]) == 0 {
+		c.lines = slices.Delete(c.lines, best, best+1)
+	}
+	return j, true
+}
+
+// shape is what of a request decides whether it fits, where nothing else does.
+type shape struct {
+	owner, model                      string
+	nodes, count                      int
+	share                             placement.Share
+	cpu, memory, disk, network, ports int64
+	within, spread                    placement.Level
+}
+
+func shapeOf(r placement.Request) (shape, bool) {
+	plain := len(r.Models) <= 1 && len(r.Regions)+len(r.Zones)+len(r.Require)+len(r.Forbid)+len(r.Avoid) == 0
+	s := shape{r.Owner, "", r.Nodes, r.Count, r.Share, r.CPUMillis, r.MemoryMiB, r.DiskMiB, r.NetworkMbps, r.Ports, r.Within, r.Spread}
+	if len(r.Models) == 1 {
+		s.model = r.Models[0]
+	}
+	return s, plain
+}
+
+// place finds a place, and remembers what found none until something is released.
+func (c *cycle) place(j Job) (placement.Placement, bool) {
+	s, plain := shapeOf(j.Request)
+	if plain && c.full[s] {
+		return placement.Placement{}, false
+	}
+	p, fits := c.f.Place(j.Request)
+	if plain && !fits {
+		c.full[s] = true
+	}
+	return p, fits
 }
 
 func (p Policy) backsOff(j Job, now time.Time) bool {
 	return j.Failures > 0 && now.Before(j.LastFailure.Add(p.BackOff<<min(j.Failures-1, 6)))
-}
-
-// next is the position of the job whose turn it is.
-func (c *cycle) next(waiting []Job) int {
-	best := 0
-	for i := 1; i < len(waiting); i++ {
-		if c.compare(waiting[i], waiting[best]) < 0 {
-			best = i
-		}
-	}
-	return best
 }
 
 func (c *cycle) compare(a, b Job) int {
@@ -178,27 +278,42 @@ func (c *cycle) within(j Job) bool {
 	return !limited || c.used[j.Owner]+j.GPUs() <= q.Milli+q.Borrow
 }
 
-// roomFor is when a job could start if everything ran as long as was said; where
-// that is never, no backfill is held back for it.
-func (c *cycle) roomFor(j Job) time.Time {
+// roomFor is when and where a job could start if everything ran as long as was said;
+// where that is never, nothing is held back for it.
+func (c *cycle) roomFor(j Job) (at time.Time, place placement.Placement, known bool) {
 	ends := slices.DeleteFunc(slices.Clone(c.running), func(r Running) bool { return r.Estimate <= 0 })
 	slices.SortFunc(ends, func(a, b Running) int {
 		return cmp.Or(a.Started.Add(a.Estimate).Compare(b.Started.Add(b.Estimate)), strings.Compare(a.ID, b.ID))
 	})
-	var at time.Time
 	released := 0
-	for _, r := range ends {
-		c.f.Release(r.Request, r.Placement)
-		released++
-		if _, fits := c.f.Place(j.Request); fits {
-			at = r.Started.Add(r.Estimate)
-			break
+	free := func(n int) bool { // fits once the first n have ended?
+		for ; released < n; released++ {
+			c.f.Release(ends[released].Request, ends[released].Placement)
 		}
+		for ; released > n; released-- {
+			c.f.Take(ends[released-1].Request, ends[released-1].Placement)
+		}
+		p, fits := c.f.Place(j.Request)
+		if fits {
+			place = p
+		}
+		return fits
 	}
-	for _, r := range ends[:released] {
-		c.f.Take(r.Request, r.Placement)
+	// More room never makes a request unplaceable, so the first n is found by halving,
+	// after doubling: most find theirs soon.
+	high := 1
+	for high < len(ends) && !free(high) {
+		high *= 2
 	}
-	return at
+	high = min(high, len(ends))
+	n := high/2 + sort.Search(high-high/2, func(i int) bool { return free(high/2 + i) })
+	known = n > 0 && free(n)
+	free(0)
+	if !known {
+		return time.Time{}, placement.Placement{}, false
+	}
+	last := ends[n-1]
+	return last.Started.Add(last.Estimate), place, true
 }
 
 // preempt stops as few spot jobs as it takes, the youngest first.
@@ -236,6 +351,7 @@ func (c *cycle) preempt(j Job, stops *[]Running) (placement.Placement, bool) {
 		return placement.Placement{}, false
 	}
 	place, fits := c.f.Place(j.Request)
+	clear(c.full)
 	for _, r := range gone {
 		c.used[r.Owner] -= r.GPUs()
 		c.running = slices.DeleteFunc(c.running, func(o Running) bool { return o.ID == r.ID })
