@@ -560,6 +560,14 @@ func (s *Service) apply(ctx context.Context, tx *store.Tx, a *accountRow, now ti
 		return nil
 	}
 	since := earliest(a.applied, a.dirty, now)
+	// A lease may be heard again long after, of hours that were looked at without it.
+	known, err := knownUntil(ctx, tx, a.id)
+	if err != nil {
+		return err
+	}
+	for _, at := range known {
+		since = earliest(since, at)
+	}
 	if a.applied.IsZero() || a.whole {
 		since = now.Add(-lateUse)
 	}
@@ -585,8 +593,9 @@ func (s *Service) apply(ctx context.Context, tx *store.Tx, a *accountRow, now ti
 		if !l.reservable() {
 			continue
 		}
-		if l.openInterval(pricing.Compute) != nil {
-			if _, err := tx.Exec(ctx, `INSERT INTO billing_applied (lease_id, seen_at) VALUES (?, ?) ON CONFLICT (lease_id) DO UPDATE SET seen_at = excluded.seen_at`, l.id, store.Micros(alive[l.id])); err != nil {
+		if i := l.openInterval(pricing.Compute); i != nil {
+			delete(known, l.id)
+			if _, err := tx.Exec(ctx, `INSERT INTO billing_applied (lease_id, seen_at) VALUES (?, ?) ON CONFLICT (lease_id) DO UPDATE SET seen_at = excluded.seen_at`, l.id, store.Micros(latest(alive[l.id], i.start))); err != nil {
 				return fmt.Errorf("apply reservations of %s: %w", a.id, err)
 			}
 		}
@@ -602,7 +611,32 @@ func (s *Service) apply(ctx context.Context, tx *store.Tx, a *accountRow, now ti
 			return err
 		}
 	}
+	for id := range known { // all of it is known now
+		if _, err := tx.Exec(ctx, `DELETE FROM billing_applied WHERE lease_id = ?`, id); err != nil {
+			return fmt.Errorf("apply reservations of %s: %w", a.id, err)
+		}
+	}
 	return nil
+}
+
+// knownUntil is until when the use of each of an account's running leases was known when
+// reservations were applied last.
+func knownUntil(ctx context.Context, tx *store.Tx, accountID string) (map[string]time.Time, error) {
+	rows, err := tx.Query(ctx, `SELECT x.lease_id, x.seen_at FROM billing_applied x JOIN billing_leases l ON l.lease_id = x.lease_id WHERE l.account_id = ?`, accountID)
+	if err != nil {
+		return nil, fmt.Errorf("read what reservations were applied to: %w", err)
+	}
+	defer rows.Close()
+	out := map[string]time.Time{}
+	for rows.Next() {
+		var id string
+		var at int64
+		if err := rows.Scan(&id, &at); err != nil {
+			return nil, fmt.Errorf("read what reservations were applied to: %w", err)
+		}
+		out[id] = store.Time(at)
+	}
+	return out, rows.Err()
 }
 
 // before returns the parts of what is covered that belong to hours before one: a

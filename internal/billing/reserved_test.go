@@ -127,6 +127,45 @@ func TestALeaseThatEndedIsChargedWhatTheHourLeavesForIt(t *testing.T) {
 	})
 }
 
+// A host that was not heard while others were is heard again: what its lease used
+// meanwhile is of hours that were looked at before.
+func TestAReservationPaysForUseThatIsLearnedHoursLater(t *testing.T) {
+	t.Parallel()
+	for name, how := range map[string]func(w *world){
+		"heard again": func(w *world) { w.ConfirmAlive([]string{"ls-1"}, w.clock()); w.settle() },
+		"stopped":     func(w *world) { w.stopCompute("ls-1", w.clock()) },
+		"ended":       func(w *world) { w.end("ls-1", w.clock()) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			each(t, func(t *testing.T, w *world) {
+				w.deposit("ac-renter", "100")
+				w.buy(w.reservation("rv-1", 2, 10, pricing.NoUpfront))
+				for _, id := range []string{"ls-1", "ls-2"} {
+					w.begin(w.bundle(id, 1))
+					w.startCompute(id, w.clock())
+				}
+				w.pass(30 * time.Minute)
+				w.ConfirmAlive([]string{"ls-1", "ls-2"}, w.clock())
+				w.settle()
+				for range 4 {
+					w.pass(time.Hour)
+					w.restart() // whoever heard of a lease may forget it
+					w.ConfirmAlive([]string{"ls-2"}, w.clock())
+					w.settle()
+					w.right()
+				}
+				w.pass(10 * time.Minute)
+				how(w)
+				w.right()
+				if a, b := w.bill("ls-1"), w.bill("ls-2"); a.Total != 0 || b.Total != 0 {
+					t.Errorf("the leases cost %s and %s, and the reservation pays for all of both", a.Total, b.Total)
+				}
+			})
+		})
+	}
+}
+
 func TestWhatIsPaidUpfrontIsTakenAtOnceAndForLostTimeComesBack(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, w *world) {
