@@ -48,6 +48,8 @@ var benchmarks = []benchmark{
 	{"spot-replay", "<on-demand", benchSpotReplay},
 	{"openb", ">=FGD+1", benchOpenb},
 	{"placement-speed", "<2x1000hosts,gang<10ms", benchPlacementSpeed},
+	{"philly", "<=best,use,near", benchPhilly},
+	{"lingjun", "<=best,use,near", benchLingjun},
 	{"month-end", "<300s,<=1.5xlinear", benchMonthEnd},
 	{"ledger-sqlite", ">=fsync", benchLedgerSQLite},
 	{"ledger-postgres", ">=fsync", benchLedgerPostgres},
