@@ -160,7 +160,7 @@ func (l *life) step() {
 		w.redeem(l.renter, code)
 	case "credit":
 		l.keys++
-		key := fmt.Sprint("sla ", l.renter, l.keys)
+		key := fmt.Sprintf("sla %s %d", l.renter, l.keys)
 		w.do(func(ctx context.Context, tx *store.Tx) error {
 			return w.Give(ctx, tx, l.renter, money.CNY, ledger.Transfer{Key: key, Debit: ledger.Commission, Credit: ledger.Wallet(l.renter),
 				Amount: money.Amount(rapid.Int64Range(1, 9_000_000).Draw(rt, "credit")), Currency: money.CNY, Code: "sla_credit", Reference: "ls-somewhere", EffectiveAt: now})
