@@ -48,6 +48,8 @@ var benchmarks = []benchmark{
 	{"spot-replay", "<on-demand", benchSpotReplay},
 	{"openb", ">=FGD+1", benchOpenb},
 	{"placement-speed", "<2x1000hosts,gang<10ms", benchPlacementSpeed},
+	{"kube-scheduler", "<=1/20peer", benchKubeScheduler},
+	{"slurm", "<=1/20peer", benchSlurm},
 	{"philly", "<=best,use,near", benchPhilly},
 	{"lingjun", "<=best,use,near", benchLingjun},
 	{"month-end", "<300s,<=1.5xlinear", benchMonthEnd},
@@ -156,7 +158,7 @@ func inside(ctx context.Context, dir string, names []string) error {
 		if r.pass {
 			verdict = "PASS"
 		}
-		fmt.Printf("RESULT %s %s %s %.2f %s %s\n", b.name, r.ours, r.peer, r.ratio, b.goal, verdict)
+		fmt.Printf("RESULT %s %s %s %.4f %s %s\n", b.name, r.ours, r.peer, r.ratio, b.goal, verdict)
 	}
 	if failed > 0 {
 		return fmt.Errorf("%d could not be measured", failed)

@@ -13,6 +13,11 @@ need sftp openssh-client
 need ip iproute2
 need taskset util-linux
 need psql postgresql
+need etcd etcd-server
+need slurmctld slurmctld
+need slurmd slurmd
+need sbatch slurm-client
+need munged munge
 if [ ${#missing[@]} -gt 0 ]; then
 	echo "installing: ${missing[*]}"
 	apt-get update -qq
