@@ -41,6 +41,7 @@ import (
 	"suanli.dev/internal/market"
 	"suanli.dev/internal/money"
 	"suanli.dev/internal/notify"
+	"suanli.dev/internal/objectstore"
 	"suanli.dev/internal/payment"
 	"suanli.dev/internal/payment/stripe"
 	"suanli.dev/internal/pricing"
@@ -77,6 +78,7 @@ type Cloud struct {
 	Tunnels   *gateway.Tunnels
 	DB        *store.DB
 	Replicas  *replica.Service
+	objects   *objectstore.Store // nil: none is set up
 
 	unlock  func() error // gives the embedded database up to another control plane
 	cfg     *config.Config
@@ -340,6 +342,9 @@ func (c *Cloud) openServices(ctx context.Context, secret []byte) error {
 	if err != nil {
 		return err
 	}
+	if c.objects, err = openObjectStore(cfg); err != nil {
+		return err
+	}
 	c.Volumes, err = volume.New(volume.Config{
 		DB: c.DB, Clock: c.clock, Capacity: c.Fleet, Money: c.Billing, Leases: c.Leases, TimeZone: c.zoneOf, Command: c.command, Audit: c.Accounts.Audit, Log: log,
 	})
@@ -563,6 +568,7 @@ func (c *Cloud) Run(ctx context.Context) error {
 	part("drills", c.Drills.Run)
 	part("reservations", once(c.Reserve.Run))
 	part("volumes", c.Volumes.Run)
+	all.Go(func() { c.checkObjectStore(ctx) })
 	part("budgets", once(c.Budgets.Run))
 	if c.cfg.UsageSinkURL != "" {
 		sink := newUsageSink(usageSink{db: c.DB, usage: c.Billing.Usage, clock: c.clock, log: c.log, address: c.cfg.UsageSinkURL, token: c.cfg.UsageSinkToken,
