@@ -86,7 +86,9 @@ func waitForSnapshot(ctx context.Context, c *api.Client, x *api.Snapshot) (*api.
 
 func snapshotListCommand() *cobra.Command {
 	var volume string
-	cmd := listing("ls", tr("List your snapshots"), func(ctx context.Context, c *api.Client) ([]api.Snapshot, error) { return c.Snapshots(ctx, volume, true) },
+	cmd := listing("ls", tr("List your snapshots"), func(ctx context.Context, c *api.Client) ([]api.Snapshot, error) {
+		return c.Snapshots(ctx, volume, true)
+	},
 		[]string{tr("NAME"), tr("STATE"), tr("VOLUME"), tr("STORED"), tr("PER MONTH"), tr("CREATED")},
 		func(x api.Snapshot) []any {
 			return []any{x.Name, word("snapshot_" + x.State), x.VolumeID, mib(x.StoredBytes), x.PerMonth.Display() + " " + x.Currency, x.CreatedAt.Format(time.DateTime) + mark(x.Simulated)}
