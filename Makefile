@@ -156,7 +156,7 @@ $(STRIPE_MOCK):
 .PHONY: test-s3
 test-s3: $(VERSITYGW) ## Test object storage and snapshots against a real S3 server, which is built for it
 	SUANLI_TEST_VERSITYGW=$(abspath $(VERSITYGW)) deploy/setup-test.sh \
-		$(GO) test -count=1 -v -timeout $(TEST_TIMEOUT) -run 'S3|Snapshot|Object|SignedURL|RemovingAKey|WhatIsWrongWith' ./internal/objectstore/... ./internal/volume ./internal/agent/... ./e2e
+		$(GO) test -count=1 -v -timeout $(TEST_TIMEOUT) -run 'S3|Snapshot|SavedAtRest|Object|SignedURL|RemovingAKey|WhatIsWrongWith' ./internal/objectstore/... ./internal/volume ./internal/agent/... ./internal/server ./e2e
 
 # Comes as Go source through the module proxy; a few minutes of a processor.
 $(VERSITYGW):

@@ -197,3 +197,54 @@ func TestDockerVolumesAreSavedAtRestAndFilledWhole(t *testing.T) {
 		}
 	}
 }
+
+func TestAnOutageOfS3DelaysASnapshotAndNoMore(t *testing.T) {
+	t.Parallel()
+	w, sim := simWorld(t)
+	s3 := s3test.Start(t)
+	store, err := objectstore.New(s3.Config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := bucket{store, w}
+	w.volume("vo-1", true, 64)
+	noise := make([]byte, 12<<20)
+	_, _ = rand.NewChaCha8([32]byte{2}).Read(noise)
+	sim.Write("vo-1", string(noise))
+	upload, err := b.Begin(t.Context(), "sn-1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := protocol.TransferCommand{ID: "sn-1", VolumeID: "vo-1", Want: protocol.TransferSave, PartMiB: 5}
+	for n := 1; n <= 3; n++ {
+		u, err := b.PartURL(t.Context(), "sn-1", upload, n, time.Minute)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.Parts = append(c.Parts, protocol.SignedPart{Number: n, URL: u})
+	}
+	rest := c.Parts[1:]
+	c.Parts = c.Parts[:1]
+	var r protocol.CommandResult
+	w.until("one part is there", func() bool {
+		r = w.send(protocol.Command{Transfer: &c})
+		return r.Accepted && r.Transfer.Bytes == 5<<20
+	})
+	s3.Kill()
+	c.Parts = rest
+	if r = w.send(protocol.Command{Transfer: &c}); r.Transfer.State != protocol.TransferRunning {
+		t.Fatalf("%+v, %+v", r, r.Transfer)
+	}
+	s3.Again()
+	w.until("the volume is saved", func() bool {
+		r = w.send(protocol.Command{Transfer: &c})
+		return r.Transfer.State != protocol.TransferRunning
+	})
+	if r.Transfer.State != protocol.TransferDone {
+		t.Fatalf("%+v", r)
+	}
+	b.complete("sn-1", upload, *r.Transfer)
+	if r := b.fill("fi-1", "vo-2", "sn-1", 64, *r.Transfer); r.Transfer.State != protocol.TransferDone || sim.Read("vo-2") != string(noise) {
+		t.Errorf("%+v", r)
+	}
+}
