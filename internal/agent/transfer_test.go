@@ -188,6 +188,27 @@ func TestDockerVolumesAreSavedAtRestAndFilledWhole(t *testing.T) {
 	}
 	w.send(protocol.Command{LeaseID: reader, Generation: 2, Want: protocol.WantAbsent})
 	w.reach(reader, 2, protocol.PhaseAbsent)
+	// A lease that starts is worth more than a copy, which can be made again.
+	upload, err = b.Begin(t.Context(), "sn-2")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if u, err = b.PartURL(t.Context(), "sn-2", upload, 1, time.Minute); err != nil {
+		t.Fatal(err)
+	}
+	half := protocol.Command{Transfer: &protocol.TransferCommand{ID: "sn-2", VolumeID: "vo-1", Want: protocol.TransferSave, PartMiB: 5, Parts: []protocol.SignedPart{{Number: 1, URL: u}}}}
+	w.until("one part is there", func() bool {
+		r := w.send(half)
+		return r.Accepted && r.Transfer.Bytes == 5<<20
+	})
+	next := ident.New(ident.Lease)
+	w.run(next, 1, with("vo-1", `cat /vol/deep/file; echo read; sleep 600`))
+	w.until("the lease has read", func() bool { return strings.Contains(w.logs(next), "precious\nread\n") })
+	if r := w.send(half); r.Transfer.State != protocol.TransferFailed || r.Code != "volume_in_use" {
+		t.Errorf("the copy of a volume that a lease has now is %+v, %+v", r, r.Transfer)
+	}
+	w.send(protocol.Command{LeaseID: next, Generation: 2, Want: protocol.WantAbsent})
+	w.reach(next, 2, protocol.PhaseAbsent)
 	for _, v := range []string{"vo-1", "vo-2"} {
 		if r := w.volume(v, false, 0); !r.Accepted {
 			t.Errorf("%+v", r)
