@@ -28,6 +28,8 @@ RUNSC        ?= .cache/runsc
 JUPYTER      ?= .cache/jupyter.tar
 # Where make test-ddp finds a root file system with PyTorch, or puts it.
 TORCH        ?= .cache/torch.tar
+# Where make test-s3 finds an S3 server, versitygw, or puts it.
+VERSITYGW    ?= .cache/versitygw
 # Where make test-stripe finds Stripe's mock server, or puts it.
 STRIPE_MOCK  ?= .cache/stripe-mock
 
@@ -150,6 +152,15 @@ test-stripe: $(STRIPE_MOCK) ## Test payments against Stripe's own mock, which is
 
 $(STRIPE_MOCK):
 	GOBIN=$(abspath $(dir $@)) $(GO) install github.com/stripe/stripe-mock@v0.203.0
+
+.PHONY: test-s3
+test-s3: $(VERSITYGW) ## Test object storage and snapshots against a real S3 server, which is built for it
+	SUANLI_TEST_VERSITYGW=$(abspath $(VERSITYGW)) deploy/setup-test.sh \
+		$(GO) test -count=1 -v -timeout $(TEST_TIMEOUT) -run 'S3|Snapshot|SavedAtRest|Object|SignedURL|RemovingAKey|WhatIsWrongWith' ./internal/objectstore/... ./internal/volume ./internal/agent/... ./internal/server ./e2e
+
+# Comes as Go source through the module proxy; a few minutes of a processor.
+$(VERSITYGW):
+	GOBIN=$(abspath $(dir $@)) $(GO) install github.com/versity/versitygw/cmd/versitygw@v1.8.0
 
 # Needs root, mmdebstrap and a Python package index; a minute or three.
 $(JUPYTER): deploy/jupyter-image/build.sh deploy/jupyter-image/install.sh

@@ -23,6 +23,10 @@ type Volume struct {
 	Currency         string             `json:"currency"`
 	PricePerGiBMonth Rate               `json:"price_per_gib_month" doc:"Frozen when it was made"`
 	PerMonth         Amount             `json:"per_month" doc:"Of the whole volume in the month in which it was made, in use or not"`
+	SnapshotID       string             `json:"snapshot_id,omitempty" doc:"That it is made of"`
+	Replaces         string             `json:"replaces,omitempty" doc:"The volume whose place it takes when it is made"`
+	MovingTo         string             `json:"moving_to,omitempty" doc:"The volume that is to take its place, once that is made"`
+	Backup           *VolumeBackup      `json:"backup,omitempty" doc:"When it is backed up; absent: it is not"`
 	Attachments      []VolumeAttachment `json:"attachments" nullable:"false" doc:"The leases that have it; while there is one it cannot be removed"`
 	CreatedAt        time.Time          `json:"created_at"`
 	ReadyAt          *time.Time         `json:"ready_at,omitempty" doc:"Since when it is charged for; absent: its host has not made it"`
@@ -40,7 +44,8 @@ type VolumeAttachment struct {
 // VolumeCreate asks for a volume: on the host of an offer, or of a lease of yours.
 type VolumeCreate struct {
 	Name              string `json:"name,omitempty" maxLength:"63" doc:"Left out: one is made up"`
-	SizeGiB           int64  `json:"size_gib" minimum:"1" maximum:"65536"`
+	SizeGiB           int64  `json:"size_gib,omitempty" minimum:"0" maximum:"65536" doc:"Needed, but of a snapshot: at least the size of its volume, or that if it is left out"`
+	Snapshot          string `json:"snapshot,omitempty" maxLength:"64" doc:"Identifier or name of a snapshot that it is made of, on a host of its region; left out: it is empty"`
 	HostID            string `json:"host_id" maxLength:"64" doc:"Of an offer or a lease: where it is kept"`
 	AgreedPerGiBMonth *Rate  `json:"agreed_per_gib_month,omitempty" doc:"The most that a GiB may cost a month; left out: whatever the host asks"`
 }

@@ -288,6 +288,11 @@ func configCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if try, _ := cmd.Flags().GetBool("try-s3"); try {
+				if err := server.TryObjectStore(cmd.Context(), cfg); err != nil {
+					return err
+				}
+			}
 			values := cfg.Values()
 			if wantsJSON(cmd) {
 				warnings := []string{}
@@ -309,6 +314,7 @@ func configCommand() *cobra.Command {
 		},
 	}
 	settingFlags(check)
+	check.Flags().Bool("try-s3", false, tr("also write, read and remove a small object in the bucket of snapshots"))
 	cmd.AddCommand(check)
 	return cmd
 }

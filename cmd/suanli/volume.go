@@ -24,7 +24,7 @@ func volumeCommand() *cobra.Command {
 			func(cmd *cobra.Command, c *api.Client, args []string) (*api.Volume, error) {
 				return c.Volume(cmd.Context(), args[0])
 			}, printVolume),
-		volumeAttachCommand(), volumeDetachCommand(),
+		volumeAttachCommand(), volumeDetachCommand(), volumeCloneCommand(), volumeMoveCommand(), volumeResizeCommand(), volumeBackupCommand(),
 		showing("rm VOLUME", tr("Remove a volume with all that is in it"), cobra.ExactArgs(1),
 			func(cmd *cobra.Command, c *api.Client, args []string) (*api.Volume, error) {
 				return c.DeleteVolume(cmd.Context(), args[0])
@@ -53,6 +53,15 @@ func printVolume(cmd *cobra.Command, v *api.Volume) {
 	}
 	say(cmd, "%d GiB on host %s, %s/%s%s", v.SizeGiB, v.HostID, v.Region, v.Zone, mark(v.Simulated))
 	say(cmd, "A GiB costs %s %s a month, the whole of it %s, in use or not", v.PricePerGiBMonth.Display(), v.Currency, v.PerMonth.Display())
+	if v.Replaces != "" {
+		say(cmd, "It is to take the place of %s, which is there until then", v.Replaces)
+	}
+	if v.MovingTo != "" && v.State == "available" {
+		say(cmd, "It is being moved or made larger, as %s", v.MovingTo)
+	}
+	if b := v.Backup; b != nil && b.NextAt != nil {
+		say(cmd, "Backed up every %d hours, the last %d are kept; next: %s", b.EveryHours, b.Keep, b.NextAt.Format(time.RFC3339))
+	}
 	for _, a := range v.Attachments {
 		if a.ReadOnly {
 			say(cmd, "Lease %s reads it at %s", a.LeaseID, a.Path)
@@ -71,6 +80,9 @@ func volumeCreateCommand() *cobra.Command {
 			if len(args) > 0 {
 				in.Name = args[0]
 			}
+			if in.Snapshot != "" && !cmd.Flags().Changed("size") {
+				in.SizeGiB = 0 // that of the snapshot
+			}
 			switch {
 			case in.HostID != "" && near != "":
 				return nil, usageError{errors.New(tr("give one of --host and --lease"))}
@@ -81,7 +93,15 @@ func volumeCreateCommand() *cobra.Command {
 				}
 				in.HostID = l.HostID
 			case in.HostID == "":
-				found, err := c.Offers(ctx, api.OfferQuery{DiskGiB: in.SizeGiB, Limit: 1})
+				query := api.OfferQuery{DiskGiB: in.SizeGiB, Limit: 1}
+				if in.Snapshot != "" {
+					x, err := c.Snapshot(ctx, in.Snapshot)
+					if err != nil {
+						return nil, err
+					}
+					query.DiskGiB, query.Where = max(in.SizeGiB, x.SizeGiB), "region = '"+x.Region+"'"
+				}
+				found, err := c.Offers(ctx, query)
 				if err != nil {
 					return nil, err
 				}
@@ -107,6 +127,7 @@ func volumeCreateCommand() *cobra.Command {
   suanli volume create --size 50 --host ho-…`
 	f := cmd.Flags()
 	f.Int64Var(&in.SizeGiB, "size", 10, tr("size in GiB"))
+	f.StringVar(&in.Snapshot, "snapshot", "", tr("snapshot that it is made of, on a host of its region"))
 	f.StringVar(&in.HostID, "host", "", tr("host to keep it on (default: that of the cheapest offer with room)"))
 	f.StringVar(&near, "lease", "", tr("keep it on the host of this lease"))
 	f.StringVar(&agreed, "max-price", "", tr("the most that a GiB may cost a month"))

@@ -98,6 +98,7 @@ type Agent struct {
 	gpus   gpu.Source
 	conn   connHolder
 	vault  *vault
+	copies transfers
 
 	mu        sync.Mutex
 	leases    map[string]*lease

@@ -19,6 +19,9 @@ func (a *Agent) handleCommand(ctx context.Context, data []byte) (any, error) {
 	if err := json.Unmarshal(data, &c); err != nil {
 		return protocol.CommandResult{Code: "bad_spec", Message: "the command is not valid JSON: " + err.Error()}, nil
 	}
+	if c.Transfer != nil {
+		return a.TransferCommand(*c.Transfer), nil
+	}
 	if c.Volume != nil {
 		return a.VolumeCommand(ctx, *c.Volume), nil
 	}

@@ -22,7 +22,10 @@ func (a *Agent) VolumeCommand(ctx context.Context, c protocol.VolumeCommand) pro
 	if !a.isAdopted() {
 		return protocol.CommandResult{Code: "not_ready", Message: "the agent has not heard from its container engine yet; send the command again"}
 	}
-	act := a.driver.EraseVolume
+	act := func(ctx context.Context, id string) error {
+		a.stopTransfers(func(_ string, t *transfer) bool { return t.volume == id })
+		return a.driver.EraseVolume(ctx, id)
+	}
 	if c.Present {
 		act = func(ctx context.Context, id string) error { return a.driver.MakeVolume(ctx, id, c.SizeMiB) }
 	}

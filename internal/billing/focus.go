@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"suanli.dev/internal/fault"
+	"suanli.dev/internal/ident"
 	"suanli.dev/internal/ledger"
 	"suanli.dev/internal/money"
 	"suanli.dev/internal/pricing"
@@ -220,6 +221,9 @@ func (r FocusRow) about(l *leaseRow, m pricing.Meter, known FocusResource) {
 	}
 	if l.kept {
 		r["ResourceType"] = "Volume"
+		if ident.Check(ident.Snapshot, l.id) == nil {
+			r["ResourceType"] = "Snapshot"
+		}
 	}
 	if l.simulated {
 		r["x_Simulated"] = "true"

@@ -94,6 +94,15 @@ type Config struct {
 	DunningStopDays       int64 // after that day, until compute stops; 0: never
 	StorageGraceDays      int64 // from when compute stopped for money until disks are deleted
 
+	S3Endpoint      string // of object storage; empty: there is none
+	S3Bucket        string
+	S3Region        string
+	S3Prefix        string
+	S3Addressing    string // path or host
+	S3AccessKey     string
+	S3SecretKeyFile string
+	SnapshotPrice   money.Rate // per GiB-month
+
 	StripeKey           string // empty: no payments by Stripe
 	StripeWebhookSecret string
 	StripeURL           string // empty: Stripe's own
@@ -399,6 +408,14 @@ func settings() []Setting {
 		text("smtp_user", "", "User to sign in as at smtp_address; empty: without signing in.", func(c *Config) *string { return &c.SMTPUser }),
 		text("smtp_password_file", "", "File with the password of smtp_user.", func(c *Config) *string { return &c.SMTPPasswordFile }, optional(file)),
 		text("smtp_from", "", "E-mail address that the cloud's mail comes from.", func(c *Config) *string { return &c.SMTPFrom }),
+		text("s3_endpoint", "", "URL (http://… or https://…, without a path) of the S3 service with the bucket that snapshots of volumes are kept in; hosts reach it, too. Empty: there are no snapshots.", func(c *Config) *string { return &c.S3Endpoint }, optional(webURL)),
+		text("s3_bucket", "", "Bucket at s3_endpoint, which has to be there.", func(c *Config) *string { return &c.S3Bucket }),
+		text("s3_region", "us-east-1", "Region of s3_bucket, which requests are signed for.", func(c *Config) *string { return &c.S3Region }, filled),
+		text("s3_prefix", "", "What the names of all objects begin with, such as suanli/, where the bucket is used by others, too.", func(c *Config) *string { return &c.S3Prefix }),
+		text("s3_addressing", "path", "Where the bucket stands in URLs: path (https://HOST/BUCKET) or host (https://BUCKET.HOST).", func(c *Config) *string { return &c.S3Addressing }, oneOf("path", "host")),
+		secret("s3_access_key", "Identifier of the key to s3_bucket. Give it in the file or the environment: flags are seen by everybody on the machine.", func(c *Config) *string { return &c.S3AccessKey }),
+		text("s3_secret_key_file", "", "File with the secret of s3_access_key. Hosts never see it: they are given URLs for single parts of single objects.", func(c *Config) *string { return &c.S3SecretKeyFile }, optional(file)),
+		rate("snapshot_price", "0.03", "Price of a GiB of a snapshot for a month, as compressed and rounded up to whole GiB.", func(c *Config) *money.Rate { return &c.SnapshotPrice }),
 		secret("stripe_key", "Secret or restricted API key of Stripe, with which payments are taken; empty: none are. Give it in the file or the environment: flags are seen by everybody on the machine.", func(c *Config) *string { return &c.StripeKey }),
 		secret("stripe_webhook_secret", "Signing secret of the webhook endpoint at Stripe that sends to PUBLIC_URL/v1/payment-callbacks/stripe.", func(c *Config) *string { return &c.StripeWebhookSecret }),
 		text("stripe_url", "", "URL of Stripe's API, when it is another than Stripe's own, such as a mock's.", func(c *Config) *string { return &c.StripeURL }, optional(webURL)),
@@ -497,6 +514,12 @@ func (c *Config) check() error {
 	}
 	if (c.StripeKey == "") != (c.StripeWebhookSecret == "") {
 		errs = append(errs, note("stripe_key and stripe_webhook_secret: give both or neither"))
+	}
+	if c.S3Endpoint != "" && (c.S3Bucket == "" || c.S3AccessKey == "" || c.S3SecretKeyFile == "") {
+		errs = append(errs, note("s3_endpoint is given without all of s3_bucket, s3_access_key and s3_secret_key_file; give these too, or leave it out"))
+	}
+	if c.S3Endpoint == "" && (c.S3Bucket != "" || c.S3AccessKey != "" || c.S3SecretKeyFile != "") {
+		errs = append(errs, note("s3_bucket, s3_access_key or s3_secret_key_file is given without s3_endpoint; give the URL that they are for"))
 	}
 	if c.UsageSinkToken != "" && c.UsageSinkURL == "" {
 		errs = append(errs, note("usage_sink_token is given without usage_sink_url; give the URL that it is for"))

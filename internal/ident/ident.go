@@ -44,6 +44,7 @@ const (
 
 	Reservation Kind = "rv"
 	Volume      Kind = "vo"
+	Snapshot    Kind = "sn"
 
 	Rate Kind = "xr" // of exchange between two currencies
 
@@ -93,7 +94,7 @@ func Check(k Kind, s string) error {
 }
 
 // kinds are all kinds; see Resembles.
-var kinds = []Kind{Account, User, Key, Session, SSHKey, Host, Gateway, Token, Listing, Quote, Lease, Usage, Charge, Rate, Transfer, Invoice, Request, Event, Audit, Bid, Maintenance, Payout, Notification, Webhook, Delivery, Payment, Repayment, Budget, PriceChange, PriceList, Tiers, Invitation, Passkey, Cluster, Run, Replica, Drill, Volume}
+var kinds = []Kind{Account, User, Key, Session, SSHKey, Host, Gateway, Token, Listing, Quote, Lease, Usage, Charge, Rate, Transfer, Invoice, Request, Event, Audit, Bid, Maintenance, Payout, Notification, Webhook, Delivery, Payment, Repayment, Budget, PriceChange, PriceList, Tiers, Invitation, Passkey, Cluster, Run, Replica, Drill, Volume, Snapshot}
 
 // resembling is how much of an identifier people show or compare: a prefix of one
 // that is as long is taken for it.

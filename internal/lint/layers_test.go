@@ -54,6 +54,8 @@ var layers = map[string]rule{
 	"internal/sim":                     {layer: core, only: []string{"internal/money", "internal/pricing", "internal/pricing/auction", "internal/placement"}},
 	"internal/pdf":                     {layer: core, only: nothing},
 	"internal/mail":                    {layer: core, only: nothing},
+	"internal/objectstore":             {layer: core, only: []string{"internal/fault"}},
+	"internal/objectstore/s3test":      {layer: side, only: []string{"internal/objectstore"}},
 	"internal/config":                  {layer: core, only: []string{"internal/money", "internal/pricing"}},
 	"internal/store":                   {layer: core},
 	"internal/replica":                 {layer: core, only: []string{"internal/store", "internal/ident", "internal/fault"}},

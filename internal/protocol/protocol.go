@@ -198,6 +198,8 @@ type Command struct {
 	// Volume, if set, is what the command is about, and no lease: nothing else in it
 	// counts. An agent that knows no volumes refuses it, as it names no lease.
 	Volume *VolumeCommand `json:"volume,omitempty"`
+	// Transfer, if set, is what the command is about, as Volume is.
+	Transfer *TransferCommand `json:"transfer,omitempty"`
 }
 
 // VolumeCommand asks an agent to have a volume, or to have nothing of it. It is
@@ -291,6 +293,8 @@ type CommandResult struct {
 	Code       string `json:"code,omitempty"`
 	Message    string `json:"message,omitempty"`
 	Generation int64  `json:"generation"` // highest the agent knows for the lease
+	// Transfer is how a transfer stands that the command was about.
+	Transfer *TransferStatus `json:"transfer,omitempty"`
 }
 
 // Phase is where an instance is.

@@ -77,6 +77,7 @@ func (a *API) subjects() {
 	a.registerSpot()
 	a.registerReservations()
 	a.registerVolumes()
+	a.registerSnapshots()
 	a.registerClusters()
 	a.registerBilling()
 	a.registerEarning()

@@ -95,6 +95,8 @@ func (a *API) getBill(ctx context.Context, p account.Principal, in *LeasePath) (
 		} else if a.Volumes != nil {
 			if v, err := a.Volumes.Get(ctx, p, id); err == nil {
 				id = v.ID
+			} else if x, err := a.Volumes.Snapshot(ctx, p, id); err == nil {
+				id = x.ID
 			}
 		}
 	}

@@ -41,6 +41,7 @@ import (
 	"suanli.dev/internal/market"
 	"suanli.dev/internal/money"
 	"suanli.dev/internal/notify"
+	"suanli.dev/internal/objectstore"
 	"suanli.dev/internal/payment"
 	"suanli.dev/internal/payment/stripe"
 	"suanli.dev/internal/pricing"
@@ -77,6 +78,7 @@ type Cloud struct {
 	Tunnels   *gateway.Tunnels
 	DB        *store.DB
 	Replicas  *replica.Service
+	objects   *objectstore.Store // nil: none is set up
 
 	unlock  func() error // gives the embedded database up to another control plane
 	cfg     *config.Config
@@ -266,6 +268,15 @@ func (c *Cloud) openServices(ctx context.Context, secret []byte) error {
 				}
 				return
 			}
+			if ident.Check(ident.Snapshot, leaseID) == nil {
+				if reason != billing.ReasonGraceOver {
+					return
+				}
+				if err := c.Volumes.ExhaustSnapshot(ctx, leaseID); err != nil {
+					log.WarnContext(ctx, "remove an unpaid snapshot", "snapshot", leaseID, "account", accountID, "error", err)
+				}
+				return
+			}
 			if err := c.Leases.Exhaust(ctx, leaseID, string(reason), reason == billing.ReasonGraceOver); err != nil {
 				log.WarnContext(ctx, "stop an unpaid lease", "lease", leaseID, "account", accountID, "error", err)
 			}
@@ -340,8 +351,16 @@ func (c *Cloud) openServices(ctx context.Context, secret []byte) error {
 	if err != nil {
 		return err
 	}
+	if c.objects, err = openObjectStore(cfg); err != nil {
+		return err
+	}
+	snapshots := volume.SnapshotConfig{Price: cfg.SnapshotPrice, Currency: cfg.Currency}
+	if c.objects != nil {
+		snapshots.Objects = c.objects
+	}
 	c.Volumes, err = volume.New(volume.Config{
-		DB: c.DB, Clock: c.clock, Capacity: c.Fleet, Money: c.Billing, Leases: c.Leases, TimeZone: c.zoneOf, Command: c.command, Audit: c.Accounts.Audit, Log: log,
+		Snapshots: snapshots,
+		DB:        c.DB, Clock: c.clock, Capacity: c.Fleet, Money: c.Billing, Leases: c.Leases, TimeZone: c.zoneOf, Command: c.command, Audit: c.Accounts.Audit, Log: log,
 	})
 	if err != nil {
 		return err
@@ -563,6 +582,8 @@ func (c *Cloud) Run(ctx context.Context) error {
 	part("drills", c.Drills.Run)
 	part("reservations", once(c.Reserve.Run))
 	part("volumes", c.Volumes.Run)
+	part("snapshots", once(c.Volumes.RunSnapshots))
+	all.Go(func() { c.checkObjectStore(ctx) })
 	part("budgets", once(c.Budgets.Run))
 	if c.cfg.UsageSinkURL != "" {
 		sink := newUsageSink(usageSink{db: c.DB, usage: c.Billing.Usage, clock: c.clock, log: c.log, address: c.cfg.UsageSinkURL, token: c.cfg.UsageSinkToken,

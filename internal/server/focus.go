@@ -32,6 +32,8 @@ func (a *API) registerFocus() {
 				} else if a.Volumes != nil {
 					if v, err := a.Volumes.Get(ctx, p, id); err == nil {
 						out[id] = billing.FocusResource{Name: v.Name, Region: v.Region, Zone: v.Zone}
+					} else if x, err := a.Volumes.Snapshot(ctx, p, id); err == nil {
+						out[id] = billing.FocusResource{Name: x.Name, Region: x.Region, Zone: x.Zone}
 					}
 				}
 			}

@@ -29,7 +29,7 @@ func (a *API) registerVolumes() {
 		Description: "Its price is the host's for storage at this moment and stays as it is. It is charged for from when its host has made it until it is removed, whether a lease has it or not.",
 	}, func(ctx context.Context, p account.Principal, in *body[api.VolumeCreate]) (*body[api.Volume], error) {
 		b := in.Body
-		return volumeBody(a.Volumes.Create(ctx, p, volume.Request{Name: b.Name, HostID: b.HostID, SizeGiB: b.SizeGiB, Agreed: b.AgreedPerGiBMonth}))
+		return volumeBody(a.Volumes.Create(ctx, p, volume.Request{Name: b.Name, HostID: b.HostID, SizeGiB: b.SizeGiB, Agreed: b.AgreedPerGiBMonth, Snapshot: b.Snapshot}))
 	})
 	register(a, operation{ID: "listVolumes", Method: http.MethodGet, Path: "/v1/volumes", Summary: "List your volumes", Tag: tagVolumes, Action: account.ReadLeases},
 		func(ctx context.Context, p account.Principal, in *struct {
@@ -82,6 +82,13 @@ func volumeJSON(v *volume.Volume) api.Volume {
 		ID: v.ID, Name: v.Name, State: string(v.State), Code: v.Code, Message: v.Message, SizeGiB: v.SizeGiB, HostID: v.HostID, Region: v.Region, Zone: v.Zone, Simulated: v.Simulated,
 		Currency: string(v.Price.Currency), PricePerGiBMonth: v.Price.Tariff.Storage, PerMonth: v.Price.Totals.PerMonth, Attachments: []api.VolumeAttachment{},
 		CreatedAt: v.CreatedAt, ReadyAt: moment(v.ReadyAt), EndedAt: moment(v.EndedAt),
+	}
+	out.SnapshotID, out.MovingTo = v.SnapshotID, v.MovingTo
+	if v.State == volume.Creating {
+		out.Replaces = v.Replaces
+	}
+	if v.BackupHours > 0 {
+		out.Backup = &api.VolumeBackup{EveryHours: v.BackupHours, Keep: v.BackupKeep, NextAt: moment(v.BackupNext)}
 	}
 	for _, a := range v.Attachments {
 		out.Attachments = append(out.Attachments, api.VolumeAttachment(a))

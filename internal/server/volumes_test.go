@@ -9,6 +9,7 @@ import (
 
 	"suanli.dev/api"
 	"suanli.dev/internal/account"
+	"suanli.dev/internal/money"
 	"suanli.dev/internal/protocol"
 	"suanli.dev/internal/volume"
 )
@@ -25,12 +26,18 @@ func init() {
 func withVolumes(w *world, c *Config) {
 	w.t.Helper()
 	var err error
+	w.bucket = &bucket{keys: map[string]bool{}}
 	c.Volumes, err = volume.New(volume.Config{DB: w.db, Clock: w.clock.Now, Capacity: c.Fleet, Money: c.Billing, Leases: c.Leases, Audit: c.Accounts.Audit,
 		TimeZone: func(ctx context.Context, id string) (string, error) {
 			a, err := c.Accounts.Account(ctx, id)
 			return a.TimeZone, err
 		},
-		Command: func(context.Context, string, protocol.Command) (protocol.CommandResult, error) {
+		Most:      1000, // the walk through all operations makes many
+		Snapshots: volume.SnapshotConfig{Most: 1000, Objects: w.bucket, Price: 30_000_000, Currency: money.USD},
+		Command: func(_ context.Context, _ string, cmd protocol.Command) (protocol.CommandResult, error) {
+			if cmd.Transfer != nil {
+				return onTransfer(), nil
+			}
 			if r := w.onVolume.Load(); r != nil {
 				return *r, nil
 			}

@@ -73,7 +73,8 @@ type world struct {
 	budgets     *budget.Service
 	volumes     *volume.Service
 	onVolume    atomic.Pointer[protocol.CommandResult] // what hosts answer of volumes; nil: that it is done
-	hookURL     string                                 // of a receiver of webhooks
+	bucket      *bucket
+	hookURL     string // of a receiver of webhooks
 
 	count atomic.Int64
 	extra []func(*API) // registrations of operations that only a test has

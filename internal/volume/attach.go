@@ -31,6 +31,9 @@ func (s *Service) attach(ctx context.Context, tx *store.Tx, v *Volume, leaseID, 
 	if v.State != Available {
 		return fault.New(fault.Conflict, "volume_state", "volume %s is %s; it can be attached while it is available", v.Name, v.State)
 	}
+	if v.MovingTo != "" {
+		return moving(v)
+	}
 	if v.HostID != hostID {
 		return fault.New(fault.Conflict, "volume_elsewhere", "volume %s is on host %s and the lease would be on another; rent an offer of that host: suanli search 'host_id = \"%s\"'", v.Name, v.HostID, v.HostID)
 	}

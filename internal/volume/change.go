@@ -32,11 +32,32 @@ type Request struct {
 	SizeGiB int64
 	// Agreed is the most that a GiB may cost a month; nil: whatever its host asks.
 	Agreed *money.Rate
+	// Snapshot, by identifier or name, is what it is made of; empty: nothing is in it.
+	Snapshot string
 }
 
 // Create takes disk of a host for a volume and freezes its price. Its host makes it
 // soon after; it is charged for from then on.
 func (s *Service) Create(ctx context.Context, p account.Principal, r Request) (*Volume, error) {
+	if r.Snapshot == "" {
+		return s.make(ctx, p, r, func(context.Context, *store.Tx, *Volume) error { return nil })
+	}
+	if err := s.haveObjects(); err != nil {
+		return nil, err
+	}
+	x, err := s.Snapshot(ctx, p, r.Snapshot)
+	if err != nil {
+		return nil, err
+	}
+	if r.SizeGiB == 0 {
+		r.SizeGiB = x.SizeGiB
+	}
+	return s.make(ctx, p, r, ofSnapshot(p, x.ID))
+}
+
+// make makes a volume as is asked for, with what further is said of it within the
+// transaction, when the host's disk is taken and before anything of the account is.
+func (s *Service) make(ctx context.Context, p account.Principal, r Request, further func(ctx context.Context, tx *store.Tx, made *Volume) error) (*Volume, error) {
 	id := ident.New(ident.Volume)
 	if r.Name == "" {
 		r.Name = "volume-" + id[len(id)-6:]
@@ -74,6 +95,9 @@ func (s *Service) Create(ctx context.Context, p account.Principal, r Request) (*
 		if now.Storage > terms.Storage {
 			return fault.New(fault.Conflict, "price_moved", "the host has raised its price for disk at this moment; look again")
 		}
+		if err := further(ctx, tx, v); err != nil {
+			return err
+		}
 		if err := s.Money.BeginLease(ctx, tx, billing.Terms{LeaseID: v.ID, AccountID: v.AccountID, ProviderID: v.ProviderID, Quote: v.Price, Simulated: v.Simulated, Zone: v.Zone, Kept: true}); err != nil {
 			return err
 		}
@@ -98,8 +122,8 @@ func (s *Service) Create(ctx context.Context, p account.Principal, r Request) (*
 		if v.Simulated {
 			simulated = 1
 		}
-		if _, err := tx.Exec(ctx, `INSERT INTO volume (`+columns+`) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, '', '', ?, 0, 0)`,
-			v.ID, v.AccountID, v.UserID, v.Name, v.HostID, v.ProviderID, v.Region, v.Zone, v.SizeGiB, simulated, string(quote), string(v.State), store.Micros(v.CreatedAt)); err != nil {
+		if _, err := tx.Exec(ctx, `INSERT INTO volume (`+columns+`) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, '', '', ?, 0, 0, ?, ?, '', 0, 0, 0)`,
+			v.ID, v.AccountID, v.UserID, v.Name, v.HostID, v.ProviderID, v.Region, v.Zone, v.SizeGiB, simulated, string(quote), string(v.State), store.Micros(v.CreatedAt), v.SnapshotID, v.Replaces); err != nil {
 			return fmt.Errorf("write a volume: %w", err)
 		}
 		return s.Audit(ctx, tx, p, "volume.create", v.ID, map[string]any{"host": v.HostID, "size_gib": v.SizeGiB})
@@ -109,6 +133,7 @@ func (s *Service) Create(ctx context.Context, p account.Principal, r Request) (*
 	}
 	s.Capacity.Refresh(ctx, v.HostID)
 	s.kick()
+	s.kickSnapshots()
 	return v, nil
 }
 
@@ -128,6 +153,9 @@ func (s *Service) Remove(ctx context.Context, p account.Principal, nameOrID stri
 		if n := len(v.Attachments); n > 0 {
 			a := v.Attachments[0]
 			return fault.New(fault.Conflict, "volume_in_use", "%d leases have volume %s, among them %s at %s; end it, or stop it and then: suanli volume detach %s %s", n, v.Name, a.LeaseID, a.Path, v.Name, a.LeaseID)
+		}
+		if v.MovingTo != "" {
+			return moving(v)
 		}
 		if err := s.apply(ctx, tx, v, Remove, s.Clock(), "commanded", "removed by its owner"); err != nil {
 			return err
@@ -202,12 +230,23 @@ func (s *Service) apply(ctx context.Context, tx *store.Tx, v *Volume, e Event, a
 	switch to {
 	case Available:
 		v.ReadyAt = now
+		if v.Replaces != "" {
+			if err := s.takePlace(ctx, tx, v, now); err != nil {
+				return err
+			}
+		}
 		if err := s.Money.StartStorage(ctx, tx, v.ID, now); err != nil {
 			return err
 		}
 	case Deleting, Lost:
 		if err := s.Money.EndLease(ctx, tx, v.ID, at); err != nil {
 			return err
+		}
+	}
+	if from == Creating && to != Available && v.Replaces != "" {
+		// It will not take the place of the other, which is as it was.
+		if _, err := tx.Exec(ctx, `UPDATE volume SET moving_to = '' WHERE id = ? AND moving_to = ?`, v.Replaces, v.ID); err != nil {
+			return fmt.Errorf("give up moving volume %s: %w", v.Replaces, err)
 		}
 	}
 	if to.Over() {

@@ -9,7 +9,12 @@
 // A volume is in use while it has attachments, and cannot be removed then. One lease
 // may write to it, any number may read.
 //
-// Lock order: the host's row in fleet, then the lease, then the volume, then the
-// account's row in billing. It imports lease, fleet, billing and account for their
-// types; lease knows it by an interface of its own.
+// Snapshots are copies of volumes in object storage, made and read by hosts through
+// signed URLs. They are how volumes are backed up, and, since a new volume can take the
+// place of the one it is a copy of in one transaction, how they move and grow.
+//
+// Lock order: the host's row in fleet, then the lease, then the new volume before the
+// one that it replaces, then the snapshot, then the account's row in billing. It imports
+// lease, fleet, billing, account and objectstore for their types; lease knows it by an
+// interface of its own.
 package volume

@@ -67,6 +67,8 @@ type Config struct {
 	Patience time.Duration
 	Every    time.Duration // between turns; 0: 2 seconds
 	Log      *slog.Logger
+	// Snapshots are copies of volumes in object storage.
+	Snapshots SnapshotConfig
 }
 
 // Service is the volumes. It is safe for concurrent use, and several may run on one
@@ -78,6 +80,9 @@ type Service struct {
 
 	mu   sync.Mutex
 	busy map[string]bool // hosts that are being told
+
+	wakeSnapshots chan struct{}
+	copies        copies
 }
 
 // New returns a Service. Migrate must be called before anything else.
@@ -103,7 +108,19 @@ func New(c Config) (*Service, error) {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Service{Config: c, wake: make(chan struct{}, 1), busy: map[string]bool{}}, nil
+	if c.Snapshots.Most <= 0 {
+		c.Snapshots.Most = 200
+	}
+	if c.Snapshots.PerHost <= 0 {
+		c.Snapshots.PerHost = 2
+	}
+	if c.Snapshots.SweepEvery <= 0 {
+		c.Snapshots.SweepEvery = time.Hour
+	}
+	return &Service{
+		Config: c, wake: make(chan struct{}, 1), busy: map[string]bool{}, wakeSnapshots: make(chan struct{}, 1),
+		copies: copies{busy: map[string]bool{}, next: map[string]int{}, heard: map[string]time.Time{}},
+	}, nil
 }
 
 // Migrate brings the tables up to date.
@@ -130,6 +147,12 @@ type Volume struct {
 	ReadyAt               time.Time // since when it is charged for; zero: it is not yet
 	EndedAt               time.Time
 	Attachments           []Attachment // in the order of attaching
+	SnapshotID            string       // that it is made of; empty: none
+	Replaces              string       // the volume whose place it takes when it is made
+	MovingTo              string       // the volume that takes its place
+	BackupHours           int64        // between backups; 0: none are taken
+	BackupKeep            int64        // of the last ones
+	BackupNext            time.Time    // when the next is due
 }
 
 // Attachment is a lease that has a volume.
@@ -140,7 +163,7 @@ type Attachment struct {
 	AttachedAt time.Time
 }
 
-const columns = `id, account_id, user_id, name, host_id, provider_id, region, zone, size_gib, simulated, price, state, code, message, created_at, ready_at, ended_at`
+const columns = `id, account_id, user_id, name, host_id, provider_id, region, zone, size_gib, simulated, price, state, code, message, created_at, ready_at, ended_at, snapshot_id, replaces, moving_to, backup_hours, backup_keep, backup_next`
 
 // query reads volumes with their attachments.
 func query(ctx context.Context, tx *store.Tx, where string, args ...any) ([]*Volume, error) {
@@ -155,9 +178,9 @@ func query(ctx context.Context, tx *store.Tx, where string, args ...any) ([]*Vol
 	for rows.Next() {
 		var v Volume
 		var price []byte
-		var simulated, created, ready, ended int64
+		var simulated, created, ready, ended, next int64
 		if err := rows.Scan(&v.ID, &v.AccountID, &v.UserID, &v.Name, &v.HostID, &v.ProviderID, &v.Region, &v.Zone, &v.SizeGiB, &simulated, &price,
-			&v.State, &v.Code, &v.Message, &created, &ready, &ended); err != nil {
+			&v.State, &v.Code, &v.Message, &created, &ready, &ended, &v.SnapshotID, &v.Replaces, &v.MovingTo, &v.BackupHours, &v.BackupKeep, &next); err != nil {
 			return nil, fmt.Errorf("read volumes: %w", err)
 		}
 		if err := json.Unmarshal(price, &v.Price); err != nil {
@@ -165,6 +188,7 @@ func query(ctx context.Context, tx *store.Tx, where string, args ...any) ([]*Vol
 		}
 		v.Simulated = simulated != 0
 		v.CreatedAt, v.ReadyAt, v.EndedAt = store.Time(created), store.Time(ready), store.Time(ended)
+		v.BackupNext = store.Time(next)
 		out, byID[v.ID], ids = append(out, &v), &v, append(ids, v.ID)
 	}
 	if err := rows.Err(); err != nil {

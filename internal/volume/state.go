@@ -28,7 +28,7 @@ const (
 
 // transitions is the whole state machine. The table in docs/volumes.md is made from it.
 //
-//go:generate go test . -run TestTheDocumentShowsTheStateMachine -update
+//go:generate go test . -run TheDocumentShows -update
 var transitions = map[State]map[Event]State{
 	Creating:  {Make: Available, Refuse: Deleting, Remove: Deleting, Lose: Lost},
 	Available: {Remove: Deleting, Lose: Lost},

@@ -66,7 +66,7 @@ func (s *Service) Turn(ctx context.Context) error {
 func (s *Service) begin(ctx context.Context, all *sync.WaitGroup, done func(error)) error {
 	var open []*Volume
 	err := s.DB.View(ctx, func(ctx context.Context, tx *store.Tx) (err error) {
-		open, err = query(ctx, tx, `ended_at = 0 AND state IN ('creating', 'deleting') ORDER BY id`)
+		open, err = query(ctx, tx, `ended_at = 0 AND (state = 'deleting' OR state = 'creating' AND snapshot_id = '') ORDER BY id`)
 		return err
 	})
 	if err != nil {

@@ -67,7 +67,8 @@ type Docker struct {
 	mirrors  []string // of Docker Hub, as the engine is configured
 	images   *images
 	pruning  sync.Mutex
-	keeping  sync.Mutex    // volumes and the counts of who has them
+	keeping  sync.Mutex // volumes and the counts of who has them
+	copying  map[string]*copyJob
 	fresh    time.Duration // freshFor, but in tests
 }
 

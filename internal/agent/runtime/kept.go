@@ -15,6 +15,7 @@ import (
 //
 //	volumes/<id>/disk.img       the whole size, reserved when it is made
 //	volumes/<id>/disk/content   what instances see
+//	volumes/<id>/origin         the checksum of what it was filled with, if it was
 //	volumes/<id>/leases/<id>    an empty file for each lease that has it
 //
 // The files in leases are the reference count. They are written before the volume is
@@ -104,6 +105,9 @@ func (d *Docker) EraseVolume(_ context.Context, id string) error {
 	d.keeping.Lock()
 	defer d.keeping.Unlock()
 	k := d.kept(id)
+	if d.copying[id] != nil {
+		return beingCopied(id)
+	}
 	if used, err := k.inUse(); err != nil {
 		return err
 	} else if used {
@@ -115,7 +119,7 @@ func (d *Docker) EraseVolume(_ context.Context, id string) error {
 	if err := k.erase(); err != nil {
 		return err
 	}
-	for _, p := range []string{k.users(), k.dir} {
+	for _, p := range []string{k.origin(), k.users(), k.dir} {
 		if err := os.Remove(p); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
@@ -135,6 +139,7 @@ func (d *Docker) joinVolumes(c Container) error {
 		if _, err := os.Stat(k.image()); errors.Is(err, fs.ErrNotExist) {
 			return volumeMissing(m.VolumeID)
 		}
+		d.interruptCopy(m.VolumeID)
 		if err := os.MkdirAll(k.users(), 0o700); err != nil {
 			return err
 		}

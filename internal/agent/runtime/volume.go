@@ -65,31 +65,13 @@ func (v volume) create(sizeMiB int64) error {
 	if _, err := os.Stat(v.image()); err == nil {
 		return nil
 	}
-	free, err := freeMiB(v.dir)
+	f, err := v.reserve(sizeMiB)
 	if err != nil {
 		return err
 	}
-	if kept := int64(hostReserveMiB + logMiB); free < sizeMiB+kept {
-		return &Error{Code: "disk_full", Reason: fmt.Sprintf("a disk of %d MiB was asked for and the host has %d MiB free, of which %d stay reserved; choose a smaller disk or another host", sizeMiB, free, kept)}
-	}
-	part := v.image() + ".part"
-	f, err := os.OpenFile(part, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
-	if err != nil {
-		return err
-	}
+	part := f.Name()
 	defer f.Close()
 	defer os.Remove(part)
-	size := sizeMiB << 20
-	if err := unix.Fallocate(int(f.Fd()), 0, 0, size); errors.Is(err, unix.EOPNOTSUPP) {
-		err = f.Truncate(size)
-		if err != nil {
-			return err
-		}
-	} else if errors.Is(err, unix.ENOSPC) {
-		return &Error{Code: "disk_full", Reason: fmt.Sprintf("the host's disk filled up while %d MiB were being reserved; choose a smaller disk or another host", sizeMiB)}
-	} else if err != nil {
-		return fmt.Errorf("reserve %d MiB for a disk: %w", sizeMiB, err)
-	}
 	// Discarding would give the reservation back; lazy tables make this take
 	// tens of milliseconds at any size.
 	args := []string{"-q", "-F", "-m", "0", "-E", "nodiscard,lazy_itable_init=1,lazy_journal_init=1,root_owner=0:0"}
@@ -100,6 +82,37 @@ func (v volume) create(sizeMiB int64) error {
 		return fmt.Errorf("make a file system (is mkfs.ext4 of e2fsprogs installed?): %w: %s", err, strings.TrimSpace(string(out)))
 	}
 	return os.Rename(part, v.image())
+}
+
+// reserve makes a file of a disk's size that does not have the disk's name yet.
+func (v volume) reserve(sizeMiB int64) (f *os.File, err error) {
+	free, err := freeMiB(v.dir)
+	if err != nil {
+		return nil, err
+	}
+	if kept := int64(hostReserveMiB + logMiB); free < sizeMiB+kept {
+		return nil, &Error{Code: "disk_full", Reason: fmt.Sprintf("a disk of %d MiB was asked for and the host has %d MiB free, of which %d stay reserved; choose a smaller disk or another host", sizeMiB, free, kept)}
+	}
+	f, err = os.OpenFile(v.image()+".part", os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			f.Close()
+			_ = os.Remove(f.Name())
+		}
+	}()
+	size := sizeMiB << 20
+	switch err := unix.Fallocate(int(f.Fd()), 0, 0, size); {
+	case errors.Is(err, unix.EOPNOTSUPP):
+		return f, f.Truncate(size)
+	case errors.Is(err, unix.ENOSPC):
+		return nil, &Error{Code: "disk_full", Reason: fmt.Sprintf("the host's disk filled up while %d MiB were being reserved; choose a smaller disk or another host", sizeMiB)}
+	case err != nil:
+		return nil, fmt.Errorf("reserve %d MiB for a disk: %w", sizeMiB, err)
+	}
+	return f, nil
 }
 
 // open mounts the disk and the run folder.
