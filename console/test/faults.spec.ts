@@ -87,6 +87,8 @@ test("who signs in again is where they were, with the filters they had", async (
   await enter(page, "/market?count=2", token);
   await expect(page.getByRole("heading", { level: 1 })).toBeVisible();
   await request.delete("/v1/sessions/current", { headers: { Authorization: `Bearer ${token}` } });
+  // They come back to the tab.
+  await page.evaluate(() => document.dispatchEvent(new Event("visibilitychange")));
   await expect(page).toHaveURL(/sign-in\?next=/, { timeout: 30_000 });
   await page.locator('input[type="email"]').fill(world.email);
   await page.locator('input[autocomplete="current-password"]').fill(world.password);

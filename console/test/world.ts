@@ -12,6 +12,7 @@ export const world = {
   email: need("SUANLI_EMAIL"),
   password: need("SUANLI_PASSWORD"),
   lease: need("SUANLI_LEASE"), // runs all the time
+  operator: need("SUANLI_OPERATOR"), // the token of who runs the cloud
   control: need("SUANLI_CONTROL"), // the address that restarts the server and tells what was mailed
   out: need("SUANLI_OUT"),
   all: process.env.SUANLI_TEST_CONSOLE === "all", // and not only what each change is checked by
@@ -21,7 +22,7 @@ export const world = {
 export type Noise = string[];
 
 /** A test whose pages may complain of nothing, and a token of the renter's. */
-export const test = base.extend<{ noise: Noise; token: string }>({
+export const test = base.extend<{ noise: Noise }, { token: string }>({
   noise: [
     async ({ context }, use) => {
       const noise: Noise = [];
@@ -39,17 +40,42 @@ export const test = base.extend<{ noise: Noise; token: string }>({
     },
     { auto: true },
   ],
-  token: async ({ request }, use) => {
-    await use(await tokenOf(request));
-  },
+  // A sign-in costs the server work on purpose: one is enough for all who leave it be.
+  token: [
+    async ({ playwright }, use) => {
+      const request = await playwright.request.newContext({ baseURL: process.env.SUANLI_URL });
+      await use(await tokenOf(request));
+      await request.dispose();
+    },
+    { scope: "worker" },
+  ],
 });
 
 export { expect };
 
-export async function tokenOf(request: APIRequestContext): Promise<string> {
-  const answer = await request.post("/v1/sessions", { data: { email: world.email, password: world.password } });
+type Person = { email: string; password: string };
+
+/** A session of somebody's own, to be ended. */
+export async function tokenOf(request: APIRequestContext, who: Person = world): Promise<string> {
+  const answer = await request.post("/v1/sessions", { data: { email: who.email, password: who.password } });
   expect(answer.status(), await answer.text()).toBeLessThan(300);
   return ((await answer.json()) as { token: string }).token;
+}
+
+/** What the API answers to somebody. */
+export async function ask<T>(request: APIRequestContext, token: string, method: "get" | "post" | "patch" | "put" | "delete", path: string, data?: unknown): Promise<T> {
+  const answer = await request[method](path, { headers: { Authorization: `Bearer ${token}` }, data });
+  const text = await answer.text();
+  expect(answer.ok(), `${method} ${path}: ${text}`).toBe(true);
+  return (text ? JSON.parse(text) : undefined) as T;
+}
+
+/** Somebody with an account and money that no other test knows of. */
+export async function somebody(request: APIRequestContext, name: string, deposit = "100"): Promise<Person & { account: string; token: string }> {
+  const who = { email: `${name.toLowerCase()}@example.test`, password: `a long pass phrase of ${name}` };
+  const made = await ask<{ account: { id: string } }>(request, world.operator, "post", "/v1/operator/accounts", { name, ...who });
+  if (deposit) await ask(request, world.operator, "post", "/v1/operator/deposits", { account_id: made.account.id, amount: deposit, reference: "test" });
+  return { ...who, account: made.account.id, token: await tokenOf(request, who) };
 }
 
 /** The code that the cloud mailed to an address. */
@@ -78,11 +104,12 @@ const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.mi
 
 /** What axe finds wrong with the page, by WCAG 2.2 AA. */
 export async function axeFindings(page: Page): Promise<string[]> {
-  // evaluate runs beside the page's policy, which lets no other script in.
-  await page.evaluate(axe);
+  // evaluate runs beside the page's policy, which lets no other script in. A page that
+  // has it has it for as long as it is not loaded again.
+  if (!(await page.evaluate(() => "axe" in window))) await page.evaluate(axe);
   return page.evaluate(async () => {
     const { axe } = window as unknown as { axe: { run: (where: unknown, options: unknown) => Promise<{ violations: { id: string; help: string; nodes: { html: string; failureSummary?: string }[] }[] }> } };
-    const r = await axe.run(document, { runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"] });
+    const r = await axe.run(document, { resultTypes: ["violations"], runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"] });
     return r.violations.map((v) => `${v.id}: ${v.help}: ${v.nodes.slice(0, 3).map((n) => `${n.html.slice(0, 200)} (${n.failureSummary ?? ""})`).join(" | ")}`);
   });
 }
