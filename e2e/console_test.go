@@ -66,7 +66,7 @@ func TestTheConsoleInABrowser(t *testing.T) {
 	}
 	all := os.Getenv("SUANLI_TEST_CONSOLE") == "all"
 	if all { // clusters have nodes on hosts of their own, and drills cut off a host that no other test needs
-		if _, err := c.join("2x4090"); err != nil {
+		if _, err := c.join("4x4090"); err != nil {
 			t.Fatal(err)
 		}
 	}

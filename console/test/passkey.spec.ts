@@ -5,7 +5,7 @@ const named = new URL(process.env.SUANLI_URL!);
 named.hostname = "localhost";
 test.use({ baseURL: named.origin });
 
-test("somebody adds a passkey, signs in by it alone, and lets the password go", async ({ page, request }) => {
+test("somebody adds a passkey, signs in by it alone, and lets the password go", { tag: "@more" }, async ({ page, request }) => {
   test.setTimeout(90_000);
   const devices = await page.context().newCDPSession(page);
   await devices.send("WebAuthn.enable");

@@ -1,6 +1,6 @@
-import { readFileSync } from "node:fs";
+import { readFileSync, readdirSync } from "node:fs";
 import { createRequire } from "node:module";
-import { expect, test as base, type APIRequestContext, type Page } from "@playwright/test";
+import { expect, test as base, type APIRequestContext, type Locator, type Page } from "@playwright/test";
 
 const need = (name: string) => {
   const value = process.env[name];
@@ -122,4 +122,42 @@ export async function type(page: Page, line: string) {
   await expect(page.locator("[role=status][data-state]")).toHaveAttribute("data-state", "open", { timeout: 30_000 });
   await page.getByRole("textbox", { name: /Terminal|终端/ }).focus();
   await page.keyboard.type(`${line}\n`);
+}
+
+/** The console's own texts in a language: what a journey looks for is what a person reads. */
+export function textsOf(language: string): (key: string, values?: Record<string, string | number>) => string {
+  const folder = new URL(`../src/i18n/${language}/`, import.meta.url);
+  const all = Object.assign({}, ...readdirSync(folder).map((f) => JSON.parse(readFileSync(new URL(f, folder), "utf8")) as object)) as Record<string, string>;
+  return (key, values = {}) => {
+    const text = all[key];
+    if (text === undefined) throw new Error(`${language} has no text ${key}`);
+    return text.replace(/\{\{(\w+)\}\}/g, (_, name: string) => String(values[name]));
+  };
+}
+
+export const languages = ["en", "zh-CN"];
+
+export type Lease = { id: string; host_id: string; state: string };
+
+/** Rents for somebody, by the API, on a host that fits, and waits until it runs. */
+export async function rent(request: APIRequestContext, token: string, name: string, where = "gpu_count = 1"): Promise<Lease> {
+  const offers = await ask<{ items: { id: string }[] }>(request, token, "get", `/v1/offers?limit=1&disk_gib=1&where=${encodeURIComponent(where)}`);
+  const quote = await ask<{ id: string }>(request, token, "post", "/v1/quotes", { offer_id: offers.items[0]!.id, image: "cloud://box:1", disk_gib: 1 });
+  const lease = await ask<Lease>(request, token, "post", "/v1/leases", { quote_id: quote.id, name });
+  await becomes(request, token, lease.id, "running");
+  return lease;
+}
+
+/** Waits until a lease is in a state. */
+export async function becomes(request: APIRequestContext, token: string, lease: string, state: string) {
+  await expect.poll(async () => (await ask<Lease>(request, token, "get", `/v1/leases/${lease}`)).state, { timeout: 90_000 }).toBe(state);
+}
+
+/** The input of a field, and not the list that it opens. */
+export const field = (where: Page | Locator, label: string) => where.getByLabel(label).and(where.locator("input, textarea")).first();
+
+/** Chooses what a text is in, from the list that a field opens. */
+export async function choose(page: Page, where: Page | Locator, label: string, option: string) {
+  await field(where, label).click();
+  await page.getByRole("option").filter({ hasText: option }).first().click();
 }
