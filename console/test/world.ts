@@ -1,4 +1,4 @@
-import { readFileSync, readdirSync } from "node:fs";
+import { mkdirSync, readFileSync, readdirSync } from "node:fs";
 import { createRequire } from "node:module";
 import { expect, test as base, type APIRequestContext, type Locator, type Page } from "@playwright/test";
 
@@ -114,6 +114,24 @@ export async function axeFindings(page: Page): Promise<string[]> {
   });
 }
 
+/** Is each state of the page without findings, as wide as the window, and kept as a picture? */
+export async function look(page: Page, name: string) {
+  expect(await axeFindings(page), name).toEqual([]);
+  for (const width of world.all ? [360, 1280, 2560] : [360]) {
+    await page.setViewportSize({ width, height: width < 500 ? 780 : 1000 });
+    await expect.poll(() => page.evaluate(() => document.documentElement.scrollWidth - innerWidth), { message: `${name} at ${width} px` }).toBeLessThanOrEqual(0);
+    if (!world.all) continue;
+    mkdirSync(world.out, { recursive: true });
+    for (const scheme of ["light", "dark"] as const) {
+      await page.emulateMedia({ colorScheme: scheme });
+      await page.waitForTimeout(250); // the menu comes and goes with the width, and colours fade
+      await page.screenshot({ path: `${world.out}/${name}-${width}-${scheme}.png` });
+    }
+  }
+  await page.emulateMedia({ colorScheme: "light" });
+  await page.setViewportSize({ width: 1280, height: 800 });
+}
+
 /** What the terminal shows. */
 export const screen = (page: Page) => page.locator(".xterm-rows");
 
@@ -141,8 +159,10 @@ export type Lease = { id: string; host_id: string; state: string };
 
 /** Rents for somebody, by the API, on a host that fits, and waits until it runs. */
 export async function rent(request: APIRequestContext, token: string, name: string, where = "gpu_count = 1"): Promise<Lease> {
-  const offers = await ask<{ items: { id: string }[] }>(request, token, "get", `/v1/offers?limit=1&disk_gib=1&where=${encodeURIComponent(where)}`);
-  const quote = await ask<{ id: string }>(request, token, "post", "/v1/quotes", { offer_id: offers.items[0]!.id, image: "cloud://box:1", disk_gib: 1 });
+  let offer: { id: string } | undefined;
+  // What another test has just given back is offered again once it is clean.
+  await expect.poll(async () => (offer = (await ask<{ items: { id: string }[] }>(request, token, "get", `/v1/offers?limit=1&disk_gib=1&where=${encodeURIComponent(where)}`)).items[0]), { message: `an offer with ${where}`, timeout: 120_000 }).toBeTruthy();
+  const quote = await ask<{ id: string }>(request, token, "post", "/v1/quotes", { offer_id: offer!.id, image: "cloud://box:1", disk_gib: 1 });
   const lease = await ask<Lease>(request, token, "post", "/v1/leases", { quote_id: quote.id, name });
   await becomes(request, token, lease.id, "running");
   return lease;

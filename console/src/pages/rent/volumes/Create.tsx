@@ -26,12 +26,12 @@ export function Create() {
   for (const l of leases.data?.items ?? []) {
     if (places.has(l.host_id)) continue;
     const { text, agreed } = priced(l.host_id);
-    places.set(l.host_id, { label: `${t("volume.where_lease", { name: l.name || l.id, region: l.region, zone: l.zone })}${text}${simulated(l.simulated)}`, agreed });
+    places.set(l.host_id, { label: `${t("volume.where_lease", { name: l.name || l.id })}${text} · ${l.region} / ${l.zone}${simulated(l.simulated)}`, agreed });
   }
   for (const [id, o] of by) {
     if (places.has(id)) continue;
     const { text, agreed } = priced(id);
-    places.set(id, { label: `${o.host_name} · ${o.region} / ${o.zone}${text}${simulated(o.simulated)}`, agreed });
+    places.set(id, { label: `${o.host_name}${text} · ${o.region} / ${o.zone}${simulated(o.simulated)}`, agreed });
   }
   return (
     <FormButton
