@@ -18,6 +18,8 @@ TEST_JOBS    ?= 2
 # Longest time for one package, and for all of make test.
 TEST_TIMEOUT ?= 20m
 TEST_LIMIT   ?= 30m
+# And for make test-console, which looks at each page several times.
+CONSOLE_TIMEOUT ?= 30m
 
 # Tests that kill the container engine: they run alone, after all others.
 ENGINE_KILLERS ?= EngineThatIsKilled
@@ -103,7 +105,7 @@ endif
 .PHONY: test-console
 test-console: console ## Test the whole console in a browser, and keep pictures of all pages in bin/console-test
 	SUANLI_TEST_CONSOLE=all deploy/setup-test.sh \
-		$(GO) test -count=1 -v -timeout $(TEST_TIMEOUT) -run TheConsoleInABrowser ./e2e
+		$(GO) test -count=1 -v -timeout $(CONSOLE_TIMEOUT) -run TheConsoleInABrowser ./e2e
 
 .PHONY: chaos
 chaos: ## Kill parts of a cloud hundreds of times: make chaos KILLS=200 SEED=n

@@ -64,8 +64,18 @@ func TestTheConsoleInABrowser(t *testing.T) {
 	} else if res.Body.Close(); res.StatusCode != http.StatusOK {
 		t.Skip("the program under test was built without the console")
 	}
+	all := os.Getenv("SUANLI_TEST_CONSOLE") == "all"
+	if all { // clusters have nodes on hosts of their own, and drills cut off a host that no other test needs
+		if _, err := c.join("4x4090"); err != nil {
+			t.Fatal(err)
+		}
+	}
 	u := newTenant(t, c, "renter", "100")
 	l := u.rent(t, "stage")
+	operator, err := c.operator.token()
+	if err != nil {
+		t.Fatal(err)
+	}
 	c.operator.must(t, "host", "reserve", l.HostID, "--terms", "1=10% 3=20%", "--all-upfront", "500")
 	u.inside(t, "stage", `cd /data && mkdir -p folder && ln -s folder link && echo x > '<img src=x onerror=hacked=1>.txt' && echo x > "$(printf 'a\342\200\256txt.sh')"`)
 	u.inside(t, "stage", "cat > /data/hostile.sh <<'END'\n"+hostileScript+"END\nchmod 755 /data/hostile.sh")
@@ -90,7 +100,7 @@ func TestTheConsoleInABrowser(t *testing.T) {
 	if out == "" {
 		out = "../bin/console-test"
 	}
-	out, err := filepath.Abs(out)
+	out, err = filepath.Abs(out)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -99,7 +109,12 @@ func TestTheConsoleInABrowser(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer os.RemoveAll(sockets)
-	ctx, cancel := context.WithTimeout(t.Context(), 7*time.Minute)
+	// Ended in time for what it said to be told.
+	limit := time.Now().Add(7 * time.Minute)
+	if deadline, ok := t.Deadline(); ok && (all || deadline.Before(limit)) {
+		limit = deadline.Add(-30 * time.Second)
+	}
+	ctx, cancel := context.WithDeadline(t.Context(), limit)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "node", "node_modules/@playwright/test/cli.js", "test", "--config", "test/playwright.config.ts")
 	cmd.Dir = consoleFolder
@@ -107,7 +122,7 @@ func TestTheConsoleInABrowser(t *testing.T) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) } // the browser as well
 	cmd.Env = append(os.Environ(), "CI=1", "SUANLI_URL=http://"+c.api, "SUANLI_CHROMIUM="+chromium, "SUANLI_LEASE="+l.ID, "SUANLI_EMAIL=renter@example.test",
-		"SUANLI_PASSWORD=a long pass phrase of renter", "SUANLI_CONTROL="+control.URL, "SUANLI_OUT="+out, "SUANLI_SOCKET="+filepath.Join(sockets, "cloud"))
+		"SUANLI_PASSWORD=a long pass phrase of renter", "SUANLI_OPERATOR="+operator, "SUANLI_CONTROL="+control.URL, "SUANLI_OUT="+out, "SUANLI_SOCKET="+filepath.Join(sockets, "cloud"))
 	said, err := cmd.CombinedOutput()
 	if err != nil {
 		t.Errorf("%v\n%s", err, said)

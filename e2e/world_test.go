@@ -711,15 +711,22 @@ func (c *cloud) push(ref string, img v1.Image) error {
 	if err != nil {
 		return err
 	}
-	var s struct{ Token string }
-	b, err := os.ReadFile(filepath.Join(c.operator.dir, "login.json"))
+	token, err := c.operator.token()
 	if err != nil {
 		return err
 	}
-	if err := json.Unmarshal(b, &s); err != nil {
-		return err
+	return remote.Write(r, img, remote.WithAuth(&authn.Basic{Username: "token", Password: token}))
+}
+
+// token is what the user's command line has been signed in by.
+func (u *user) token() (string, error) {
+	b, err := os.ReadFile(filepath.Join(u.dir, "login.json"))
+	if err != nil {
+		return "", err
 	}
-	return remote.Write(r, img, remote.WithAuth(&authn.Basic{Username: "token", Password: s.Token}))
+	var s struct{ Token string }
+	err = json.Unmarshal(b, &s)
+	return s.Token, err
 }
 
 // boxImage is busybox with a web page, whose own environment asks for all GPUs.

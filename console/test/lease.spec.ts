@@ -1,29 +1,23 @@
 import { readFileSync } from "node:fs";
-import { enter, expect, screen, test, tokenOf, type, world } from "./world";
+import { ask, enter, expect, screen, test, tokenOf, type, world } from "./world";
 
 const live = (view: string, lease = world.lease) => `/live/${lease}?view=${view}`;
 
-test("a renter rents, sees it run, types a command, and ends it", async ({ page, request, token }) => {
+test("a terminal of a lease says so when the lease is over", { tag: "@more" }, async ({ page, request, token }) => {
   test.setTimeout(150_000);
-  const headers = { Authorization: `Bearer ${token}` };
-  const ask = async (method: "get" | "post", path: string, data?: unknown) => {
-    const answer = await request[method](path, { headers, data });
-    expect(answer.ok(), `${path}: ${await answer.text()}`).toBe(true);
-    return (await answer.json()) as Record<string, never>;
-  };
   await enter(page, "/market", token);
   await expect(page.getByRole("region").getByText("RTX 4090").first()).toBeVisible({ timeout: 45_000 });
   await expect(page.getByText("simulated").first()).toBeVisible();
 
-  const offers = (await ask("get", `/v1/offers?limit=1&where=${encodeURIComponent("gpu_count = 1")}`)) as unknown as { items: { id: string }[] };
-  const quote = (await ask("post", "/v1/quotes", { offer_id: offers.items[0]!.id, image: "cloud://box:1", disk_gib: 1 })) as unknown as { id: string };
-  const lease = (await ask("post", "/v1/leases", { quote_id: quote.id, name: "by-browser" })) as unknown as { id: string };
+  const offers = await ask<{ items: { id: string }[] }>(request, token, "get", `/v1/offers?limit=1&where=${encodeURIComponent("gpu_count = 1")}`);
+  const quote = await ask<{ id: string }>(request, token, "post", "/v1/quotes", { offer_id: offers.items[0]!.id, image: "cloud://box:1", disk_gib: 1 });
+  const lease = await ask<{ id: string }>(request, token, "post", "/v1/leases", { quote_id: quote.id, name: "by-browser" });
   await page.goto(`/console${live("terminal", lease.id)}`);
   await type(page, "echo sum $((40 + 2)) on $(hostname)");
   await expect(screen(page)).toContainText("sum 42 on");
 
   // What is not of this place is not tried to be shown.
-  await ask("post", `/v1/leases/${lease.id}/end`);
+  await ask(request, token, "post", `/v1/leases/${lease.id}/end`);
   await expect(page.getByRole("heading", { name: "Nothing runs now" })).toBeVisible({ timeout: 30_000 });
 });
 

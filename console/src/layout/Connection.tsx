@@ -20,6 +20,12 @@ function useReached(queries: QueryClient): boolean {
       }),
     [queries],
   );
+  // The browser knows sooner than a question that fails.
+  useEffect(() => {
+    const lost = () => setReached(false);
+    window.addEventListener("offline", lost);
+    return () => window.removeEventListener("offline", lost);
+  }, []);
   useEffect(() => {
     if (reached) return;
     // A page that asks for nothing by itself comes back as well.

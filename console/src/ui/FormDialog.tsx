@@ -113,7 +113,7 @@ function Input({ field: f, first, input }: { field: Field; first: boolean; input
     case "number":
       return <NumberInput allowDecimal={false} min={f.min} max={f.max} suffix={f.unit && ` ${f.unit}`} {...common} />;
     case "choice":
-      return <Select data={f.choices} clearable={!f.required} {...common} />;
+      return <Select data={f.choices} clearable={!f.required} allowDeselect={!f.required} {...common} />;
     case "tags":
       return <TagsInput {...common} />;
     case "moment":

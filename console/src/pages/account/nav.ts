@@ -1,8 +1,9 @@
-import { IconBell, IconHistory, IconKey, IconShieldLock, IconUserCircle, IconUsers, IconWallet, IconWebhook } from "@tabler/icons-react";
+import { IconBell, IconHeartRateMonitor, IconHistory, IconKey, IconShieldLock, IconUserCircle, IconUsers, IconWallet, IconWebhook } from "@tabler/icons-react";
 import type { Place } from "../nav";
 
 export const accountNav: Place[] = [
   { to: "/money", text: "nav.money", icon: IconWallet, action: "billing:read", keys: "nav.money.keys" },
+  { to: "/availability", text: "nav.sla", icon: IconHeartRateMonitor, action: "billing:read", keys: "nav.sla.keys" },
   { to: "/notifications", text: "nav.notifications", icon: IconBell },
   { to: "/account/profile", text: "nav.profile", icon: IconUserCircle, action: "account:read" },
   { to: "/account/security", text: "nav.security", icon: IconShieldLock, action: "self:write", keys: "nav.security.keys" },

@@ -8,6 +8,7 @@ export function accountRoutes(parent: Parent) {
   const getParentRoute = () => parent;
   return [
     createRoute({ getParentRoute, path: "/money", validateSearch: moneySearch, component: lazyRouteComponent(() => import("./Money"), "Money") }),
+    createRoute({ getParentRoute, path: "/availability", component: lazyRouteComponent(() => import("./Availability"), "Availability") }),
     createRoute({ getParentRoute, path: "/notifications", validateSearch: (s: Record<string, unknown>): { unread?: boolean } => (s.unread === true ? { unread: true } : {}), component: lazyRouteComponent(() => import("./Notifications"), "Notifications") }),
     createRoute({ getParentRoute, path: "/account/profile", component: lazyRouteComponent(() => import("./Profile"), "Profile") }),
     createRoute({ getParentRoute, path: "/account/security", component: lazyRouteComponent(() => import("./Security"), "Security") }),

@@ -108,7 +108,7 @@ function Chart({ graph, metrics, window }: { graph: Graph; metrics: Metrics; win
   return (
     <Paper withBorder p="sm">
       <Group justify="space-between" align="baseline" gap="xs" wrap="nowrap">
-        <Title order={3} size="h6" fw={600}>
+        <Title order={2} size="h6" fw={600}>
           {t(`live.graphs.title.${graph.id}`)}
         </Title>
         <Text size="sm" className="figure" aria-hidden>

@@ -1,4 +1,4 @@
-import { IconBook2, IconBuildingBank, IconChartDots3, IconCreditCard, IconDoor, IconGauge, IconMailPlus, IconScale, IconServerCog, IconShieldCheck, IconTags, IconTarget, IconTicket, IconTornado, IconUsersGroup } from "@tabler/icons-react";
+import { IconBook2, IconBuildingBank, IconChartDots3, IconCreditCard, IconDoor, IconGauge, IconMailPlus, IconPercentage, IconScale, IconServerCog, IconShieldCheck, IconTags, IconTarget, IconTicket, IconTornado, IconUsersGroup } from "@tabler/icons-react";
 import type { Place } from "../nav";
 
 const action = "operate";
@@ -12,6 +12,7 @@ export const operateNav: Place[] = [
   { to: "/operate/invitations", text: "nav.op.invite", icon: IconMailPlus, action, keys: "nav.op.invite.keys" },
   { to: "/operate/payments", text: "nav.op.payments", icon: IconCreditCard, action, keys: "nav.op.payments.keys" },
   { to: "/operate/price-lists", text: "nav.op.prices", icon: IconTags, action, keys: "nav.op.prices.keys" },
+  { to: "/operate/volume-discounts", text: "nav.op.discounts", icon: IconPercentage, action, keys: "nav.op.discounts.keys" },
   { to: "/operate/coupons", text: "nav.op.coupons", icon: IconTicket, action },
   { to: "/operate/payouts", text: "nav.op.payouts", icon: IconBuildingBank, action, keys: "nav.op.payouts.keys" },
   { to: "/operate/sla", text: "nav.op.sla", icon: IconShieldCheck, action, keys: "nav.op.sla.keys" },

@@ -25,6 +25,7 @@ export function operateRoutes(parent: Parent) {
       route("/drills", lazyRouteComponent(() => import("./Drills"), "Drills")),
       route("/invitations", lazyRouteComponent(() => import("./Invitations"), "Invitations")),
       route("/price-lists", lazyRouteComponent(() => import("./PriceLists"), "PriceLists")),
+      route("/volume-discounts", lazyRouteComponent(() => import("./Discounts"), "Discounts")),
       route("/demand", lazyRouteComponent(() => import("./Demand"), "Demand")),
     ]),
   ] as const;

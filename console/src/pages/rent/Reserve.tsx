@@ -45,9 +45,13 @@ export function Reserve() {
     })),
   });
   const first = quotes.find((q) => q.data)?.data;
-  const firstFound = terms.find((_, i) => quotes[i]!.data);
-  const term = search.term && quotes[terms.indexOf(search.term as (typeof terms)[number])]?.data ? search.term : firstFound;
-  const chosen = term && quotes[terms.indexOf(term as (typeof terms)[number])]?.data;
+  // Whose price comes first is not chosen by that: what may be bought does not change
+  // under who is about to press.
+  const failed = (i: number) => !quotes[i]!.data && !!quotes[i]!.error;
+  const wanted = terms.findIndex((months, i) => months === search.term && !failed(i));
+  const at = wanted >= 0 ? wanted : terms.findIndex((_, i) => !failed(i));
+  const term = terms[at];
+  const chosen = quotes[at]?.data;
   const none = asked && quotes.every((q) => q.error);
   return (
     <Page title={t("reserve.new")} about={t("reserve.new.about")} actions={<ButtonLink to="/reservations" variant="default">{t("reserve.title")}</ButtonLink>}>

@@ -22,6 +22,8 @@ export function rentRoutes(parent: Parent) {
     createRoute({ getParentRoute, path: "/reservations/$reservationId", component: lazyRouteComponent(() => import("./Reservation"), "Reservation") }),
     createRoute({ getParentRoute, path: "/clusters", validateSearch: (s: Record<string, unknown>): { over?: boolean } => (s.over === true ? { over: true } : {}), component: lazyRouteComponent(() => import("./Clusters"), "Clusters") }),
     createRoute({ getParentRoute, path: "/clusters/$clusterId", validateSearch: (s: Record<string, unknown>): { run?: string } => (typeof s.run === "string" ? { run: s.run } : {}), component: lazyRouteComponent(() => import("./Cluster"), "Cluster") }),
+    createRoute({ getParentRoute, path: "/volumes", validateSearch: (s: Record<string, unknown>): { over?: boolean } => (s.over === true ? { over: true } : {}), component: lazyRouteComponent(() => import("./Volumes"), "Volumes") }),
+    createRoute({ getParentRoute, path: "/volumes/$volumeId", component: lazyRouteComponent(() => import("./Volume"), "Volume") }),
     createRoute({ getParentRoute, path: "/new-cluster", validateSearch: clusterSearch, component: lazyRouteComponent(() => import("./NewCluster"), "NewCluster") }),
     createRoute({ getParentRoute, path: "/reserve", validateSearch: reserveSearch, component: lazyRouteComponent(() => import("./Reserve"), "Reserve") }),
   ] as const;
