@@ -213,6 +213,14 @@ func runAgent(ctx context.Context, cfg *config.Config, dir string, id tunnel.Ide
 		}
 		c.DirectPorts = &protocol.PortRange{Address: host, First: first, Last: last}
 	}
+	if cfg.Runtime == "kubernetes" {
+		if c.DirectPorts != nil {
+			return usageError{errors.New(tr("a cluster has no direct ports: leave direct_ports empty"))}
+		}
+		if err := useCluster(&c, cfg, dir); err != nil {
+			return err
+		}
+	}
 	err = agent.Run(ctx, c)
 	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
 		return nil // it was asked to stop, and did
@@ -256,6 +264,7 @@ func agentCommand() *cobra.Command {
 		},
 	}
 	join.Flags().StringVar(&token, "token", "", tr("one-time token"))
+	var first, tokenFile string
 	run := &cobra.Command{
 		Use: "run", Short: tr("Run the agent of a machine that has joined"), Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -265,6 +274,12 @@ func agentCommand() *cobra.Command {
 			}
 			dir := filepath.Join(cfg.DataDir, "agent")
 			id, err := agent.ReadIdentity(dir)
+			if errors.Is(err, os.ErrNotExist) && first != "" {
+				id, err = joinFirst(cmd.Context(), cfg, dir, first, tokenFile)
+				if err != nil {
+					return err
+				}
+			}
 			if err != nil {
 				return errors.New(tr("this machine has not joined a cloud: run suanli agent join first (%s)", err))
 			}
@@ -272,6 +287,8 @@ func agentCommand() *cobra.Command {
 			return runAgent(cmd.Context(), cfg, dir, id, newLog(cfg, cmd.ErrOrStderr()))
 		},
 	}
+	run.Flags().StringVar(&first, "join", "", tr("cloud to join first, if this machine has not joined one: host:port"))
+	run.Flags().StringVar(&tokenFile, "token-file", "", tr("file with the one-time token of --join"))
 	for _, c := range []*cobra.Command{join, run} {
 		settingFlags(c)
 		cmd.AddCommand(c)
