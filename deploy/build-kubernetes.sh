@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Build a Kubernetes control plane from its Go modules: kube-apiserver,
-# kube-scheduler and kube-controller-manager; and helm. The published archives are
+# Build the parts of Kubernetes that tests need from its Go modules (kube-apiserver and
+# kube-scheduler, or others that are named), and helm. The published archives are
 # not reachable from everywhere, and the module proxy is.
 #
 #   deploy/build-kubernetes.sh FOLDER [PROGRAM...]
@@ -43,7 +43,7 @@ kubernetes() {
 	chmod u+w go.sum
 }
 
-[ $# -gt 0 ] || set -- kube-apiserver kube-scheduler kube-controller-manager helm
+[ $# -gt 0 ] || set -- kube-apiserver kube-scheduler helm
 for program; do
 	[ -x "$out/$program" ] && continue
 	case $program in

@@ -9,6 +9,10 @@ import (
 	"slices"
 	"strings"
 
+	// An image with nothing but the binary has no authorities to believe: registries
+	// are believed by these, and by the system's own where there are some.
+	_ "golang.org/x/crypto/x509roots/fallback"
+
 	"suanli.dev/internal/agent"
 	"suanli.dev/internal/agent/gpu"
 	"suanli.dev/internal/agent/runtime/kubernetes"

@@ -12,8 +12,8 @@ import (
 	"suanli.dev/internal/fault"
 	"suanli.dev/internal/money"
 	"suanli.dev/internal/placement"
-	"suanli.dev/internal/protocol"
 	"suanli.dev/internal/pricing"
+	"suanli.dev/internal/protocol"
 )
 
 // DefaultDiskGiB is the size of disk that prices include when none was asked for.

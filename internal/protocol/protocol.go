@@ -318,7 +318,7 @@ type InstanceStatus struct {
 	Progress   Progress `json:"progress"`
 	// Code and Reason explain failed and stopped: "exited", "oom_killed",
 	// "image_not_found", "image_architecture", "image_too_big", "pull_stalled",
-	// "registry_refused", "image_damaged", "disk_full", "gpu_missing", "cluster_full", "cluster_quota", "deadline", "idle", "unpaid", "commanded", "engine".
+	// "registry_refused", "image_damaged", "disk_full", "gpu_missing", "host_full", "host_quota", "deadline", "idle", "unpaid", "commanded", "engine".
 	Code     string `json:"code,omitempty"`
 	Reason   string `json:"reason,omitempty"`
 	ExitCode *int   `json:"exit_code,omitempty"`

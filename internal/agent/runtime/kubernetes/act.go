@@ -155,7 +155,7 @@ func refusal(what string, err error) error {
 	switch {
 	case apierrors.IsForbidden(err) && strings.Contains(text, "exceeded quota"):
 		_, which, _ := strings.Cut(text, "exceeded quota: ")
-		return &runtime.Error{Code: "cluster_quota", Reason: "the cluster has room, and its administrator allows leases no more of it: the resource quota " + which + "; end another lease there, or rent on another host"}
+		return &runtime.Error{Code: "host_quota", Reason: "the cluster has room, and its administrator allows leases no more of it: the resource quota " + which + "; end another lease there, or rent on another host"}
 	case apierrors.IsForbidden(err) && strings.Contains(text, "violates PodSecurity"):
 		return &runtime.Error{Code: "engine", Reason: "the cluster's pod security does not let the agent " + what + ": " + text}
 	case apierrors.IsForbidden(err), apierrors.IsInvalid(err), apierrors.IsBadRequest(err):
@@ -207,7 +207,7 @@ func (d *Driver) Start(ctx context.Context, lease string) error {
 		case full.IsZero():
 			full = time.Now()
 		case time.Since(full) > wait:
-			return &runtime.Error{Code: "cluster_full", Reason: fmt.Sprintf("the cluster found no room for the instance within %s: %s", wait, why)}
+			return &runtime.Error{Code: "host_full", Reason: fmt.Sprintf("the cluster found no room for the instance within %s: %s", wait, why)}
 		}
 		select {
 		case <-time.After(look):

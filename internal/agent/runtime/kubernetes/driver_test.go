@@ -139,7 +139,7 @@ func TestAQuotaIsARefusalThatNamesIt(t *testing.T) {
 		return true, nil, apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "suanli-lease-1", errQuota)
 	})
 	err := d.Create(t.Context(), lease(t, d, "lease-1", 0, 1))
-	if runtime.CodeOf(err) != "cluster_quota" || !strings.Contains(err.Error(), "gpu-quota, requested: requests.nvidia.com/gpu=1") {
+	if runtime.CodeOf(err) != "host_quota" || !strings.Contains(err.Error(), "gpu-quota, requested: requests.nvidia.com/gpu=1") {
 		t.Fatalf("%v (%s)", err, runtime.CodeOf(err))
 	}
 }
@@ -160,7 +160,7 @@ func TestAPodThatFindsNoRoomIsRefusedWithWhatTheSchedulerSays(t *testing.T) {
 	}
 	be(t, api, "lease-1", corev1.PodStatus{Phase: corev1.PodPending, Conditions: []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable, Message: "0/2 nodes are available: 2 Insufficient nvidia.com/gpu."}}})
 	err := d.Start(t.Context(), "lease-1")
-	if runtime.CodeOf(err) != "cluster_full" || !strings.Contains(err.Error(), "Insufficient nvidia.com/gpu") {
+	if runtime.CodeOf(err) != "host_full" || !strings.Contains(err.Error(), "Insufficient nvidia.com/gpu") {
 		t.Fatalf("%v", err)
 	}
 }
