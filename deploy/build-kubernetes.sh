@@ -15,6 +15,8 @@ shift
 version=v1.37.2
 staging=v0.37.2
 helm=v3.22.0
+containerd=v2.4.2
+cni=v1.10.0
 go=${GO:-go}
 mkdir -p "$out"
 out=$(cd "$out" && pwd)
@@ -50,6 +52,16 @@ for program; do
 	helm)
 		say "building helm $helm"
 		GOBIN="$out" "$go" install -trimpath -ldflags "-s -w" "helm.sh/helm/v3/cmd/helm@$helm"
+		;;
+	containerd | containerd-shim-runc-v2)
+		say "building $program $containerd"
+		GOBIN="$out" "$go" install -trimpath -ldflags "-s -w" "github.com/containerd/containerd/v2/cmd/$program@$containerd"
+		;;
+	bridge | host-local | loopback)
+		say "building $program of the network plugins $cni"
+		kind=main
+		[ "$program" != host-local ] || kind=ipam
+		GOBIN="$out" "$go" install -trimpath -ldflags "-s -w" "github.com/containernetworking/plugins/plugins/$kind/$program@$cni"
 		;;
 	*)
 		[ -e "$dir/go.mod" ] || kubernetes

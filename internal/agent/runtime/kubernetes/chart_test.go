@@ -15,7 +15,7 @@ import (
 
 const chartPath = "../../../../deploy/helm/suanli-agent"
 
-var chartValues = []string{"--set", "cloud=cloud.test:7081", "--set", "image.repository=registry.test/suanli"}
+var chartValues = []string{"--kube-version", "1.37.2", "--set", "cloud=cloud.test:7081", "--set", "image.repository=registry.test/suanli"}
 
 // render returns what the chart makes of values.
 func render(t *testing.T, values ...string) []kruntime.Object {

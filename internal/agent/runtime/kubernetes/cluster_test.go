@@ -32,7 +32,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clientset "k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/cri-streaming/pkg/streaming/portforward"
 	"k8s.io/cri-streaming/pkg/streaming/remotecommand"
@@ -215,18 +214,8 @@ func (c *cluster) chart(t *testing.T) {
 		}
 		return
 	}
-	cmd := exec.Command(helm, "template", "suanli", "../../../../deploy/helm/suanli-agent", "--namespace", "suanli-system", "--set", "cloud=cloud.test:7081", "--set", "image.repository=registry.test/suanli")
-	var problem bytes.Buffer
-	cmd.Stderr = &problem
-	out, err := cmd.Output()
-	if err != nil {
-		t.Fatalf("helm template: %v\n%s", err, problem.String())
-	}
-	for _, text := range strings.Split(string(out), "\n---\n") {
-		o, _, err := scheme.Codecs.UniversalDeserializer().Decode([]byte(text), nil, nil)
-		if err != nil {
-			t.Fatalf("%v in\n%s", err, text)
-		}
+	for _, o := range render(t) {
+		var err error
 		switch o := o.(type) {
 		case *corev1.Namespace:
 			_, err = c.admin.CoreV1().Namespaces().Create(ctx, o, metav1.CreateOptions{})

@@ -14,11 +14,11 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/util/httpstream"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/portforward"
 	"k8s.io/client-go/tools/remotecommand"
 	"k8s.io/client-go/transport/spdy"
+	"k8s.io/streaming/pkg/httpstream"
 
 	"suanli.dev/internal/agent/runtime"
 	"suanli.dev/internal/protocol"
@@ -129,11 +129,11 @@ func (d *Driver) forward(ctx context.Context, pod *corev1.Pod, port int) (net.Co
 	if err != nil {
 		return nil, err
 	}
-	socket, err := portforward.NewSPDYOverWebsocketDialer(url, d.rest)
+	socket, err := portforward.NewSPDYOverWebsocketDialerForStreaming(url, d.rest)
 	if err != nil {
 		return nil, err
 	}
-	dialer := portforward.NewFallbackDialer(socket, spdy.NewDialer(upgrader, &http.Client{Transport: transport}, http.MethodPost, url), httpstream.IsUpgradeFailure)
+	dialer := portforward.NewFallbackDialerForStreaming(socket, spdy.NewDialerForStreaming(upgrader, &http.Client{Transport: transport}, http.MethodPost, url), httpstream.IsUpgradeFailure)
 	type dialled struct {
 		conn httpstream.Connection
 		err  error
