@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Build the parts of Kubernetes that tests need from its Go modules (kube-apiserver and
-# kube-scheduler, or others that are named), and helm. The published archives are
-# not reachable from everywhere, and the module proxy is.
+# Build what tests need of Kubernetes from its Go modules: kube-apiserver,
+# kube-scheduler, kubelet, helm, containerd and plugins of networks, or what is named.
+# The published archives are not reachable from everywhere, and the module proxy is.
 #
 #   deploy/build-kubernetes.sh FOLDER [PROGRAM...]
 #
@@ -45,7 +45,7 @@ kubernetes() {
 	chmod u+w go.sum
 }
 
-[ $# -gt 0 ] || set -- kube-apiserver kube-scheduler helm
+[ $# -gt 0 ] || set -- kube-apiserver kube-scheduler kubelet helm containerd containerd-shim-runc-v2 bridge host-local loopback
 for program; do
 	[ -x "$out/$program" ] && continue
 	case $program in

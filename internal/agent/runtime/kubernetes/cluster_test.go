@@ -77,7 +77,7 @@ func program(t *testing.T, name string) string {
 // start runs a program until the test ends; what it printed is shown if it failed.
 func start(t *testing.T, dir, path string, args ...string) {
 	t.Helper()
-	log, err := os.Create(filepath.Join(dir, filepath.Base(path)+".log"))
+	log, err := os.CreateTemp(dir, filepath.Base(path)+"-*.log")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -135,8 +135,8 @@ func newCluster(t *testing.T) *cluster {
 	tokens := write(t, filepath.Join(c.dir, "tokens"), fmt.Sprintf("%s,admin,1,system:masters\n%s,%s,2,system:serviceaccounts\n", adminToken, agentToken, agentUser))
 	start(t, c.dir, apiserver, "--etcd-servers", at(store), "--token-auth-file", tokens, "--authorization-mode", "RBAC",
 		"--service-account-issuer", "https://kubernetes.default.svc", "--service-account-key-file", keyFile, "--service-account-signing-key-file", keyFile,
-		"--service-cluster-ip-range", "10.96.0.0/16", "--secure-port", strconv.Itoa(port), "--bind-address", "127.0.0.1", "--cert-dir", filepath.Join(c.dir, "certs"),
-		"--endpoint-reconciler-type", "none", "--advertise-address", "203.0.113.9",
+		"--service-cluster-ip-range", "10.96.0.0/16", "--secure-port", strconv.Itoa(port), "--bind-address", "0.0.0.0", "--cert-dir", filepath.Join(c.dir, "certs"),
+		"--endpoint-reconciler-type", "none", "--kubelet-preferred-address-types", "InternalIP", "--advertise-address", "203.0.113.9",
 		// Nothing makes service accounts here, or takes the taints of new nodes away.
 		"--disable-admission-plugins", "ServiceAccount,TaintNodesByCondition")
 	c.admin = clientset.NewForConfigOrDie(c.as(adminToken))
@@ -274,7 +274,7 @@ func (c *cluster) beKubelet(ctx context.Context) {
 			c.mu.Lock()
 			frozen := c.frozen[pod.Spec.NodeName]
 			c.mu.Unlock()
-			if pod.Spec.NodeName == "" || frozen {
+			if pod.Spec.NodeName == "" || pod.Spec.NodeName == "real" || frozen {
 				continue
 			}
 			api := c.admin.CoreV1().Pods(pod.Namespace)
