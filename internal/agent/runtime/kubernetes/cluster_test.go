@@ -674,6 +674,10 @@ func TestARealClusterRunsLeases(t *testing.T) {
 		}
 		c.leftovers(t)
 	})
+
+	t.Run("An agent tells what the cluster does to its leases, and adopts them when it is started anew", func(t *testing.T) {
+		agentKeepsLeases(t, c)
+	})
 }
 
 // unprotect takes the finalizer of claims away, which a controller would when no pod

@@ -266,6 +266,7 @@ func TestARealKubeletRunsALeaseWithoutPrivileges(t *testing.T) {
 	spec := container()
 	spec.GPUUUIDs, spec.Image = nil, runtime.Image{ID: image}
 	spec.CPUMillis, spec.MemoryMiB, spec.DiskMiB = 200, 256, 256
+	spec.Settings.Command = []string{"/suanli", "instance", "probe", "look", "--", "sleep", "600"}
 	_, key, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {
 		t.Fatal(err)
@@ -323,7 +324,7 @@ func TestARealKubeletRunsALeaseWithoutPrivileges(t *testing.T) {
 			t.Fatalf("%+v, %v", s, err)
 		}
 		var out bytes.Buffer
-		if err := d.Logs(t.Context(), spec.LeaseID, protocol.LogOptions{}, &out); err != nil || !strings.Contains(out.String(), "no command: the instance stays up") {
+		if err := d.Logs(t.Context(), spec.LeaseID, protocol.LogOptions{}, &out); err != nil || !strings.Contains(out.String(), `"probe":"look"`) {
 			t.Fatalf("%q, %v", out.String(), err)
 		}
 		if err := d.Erase(t.Context(), spec.LeaseID); err != nil {
