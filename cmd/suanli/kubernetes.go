@@ -27,9 +27,6 @@ func useCluster(c *agent.Config, cfg *config.Config, dir string) error {
 		return err
 	}
 	k := cfg.Kubernetes
-	if k.Image == "" {
-		return usageError{errors.New(tr("give --kubernetes-image: instances in a cluster get their first process from it"))}
-	}
 	at, inside, err := kubernetes.Connect(cfg.Kubeconfig)
 	if err != nil {
 		return err
@@ -53,6 +50,18 @@ func useCluster(c *agent.Config, cfg *config.Config, dir string) error {
 		c.GPUs, err = gpu.NewSimulated(cfg.Simulate, c.HostID, filepath.Join(dir, "simulated"), own)
 	}
 	return err
+}
+
+// checkCluster says what an agent of a cluster lacks, before its token is used up.
+func checkCluster(cfg *config.Config) error {
+	switch {
+	case cfg.Runtime != "kubernetes":
+	case cfg.Kubernetes.Image == "":
+		return usageError{errors.New(tr("give --kubernetes-image: instances in a cluster get their first process from it"))}
+	case cfg.DirectPorts != "":
+		return usageError{errors.New(tr("a cluster has no direct ports: leave direct_ports empty"))}
+	}
+	return nil
 }
 
 // joinFirst joins a cloud with the token in a file and keeps the identity.

@@ -214,9 +214,6 @@ func runAgent(ctx context.Context, cfg *config.Config, dir string, id tunnel.Ide
 		c.DirectPorts = &protocol.PortRange{Address: host, First: first, Last: last}
 	}
 	if cfg.Runtime == "kubernetes" {
-		if c.DirectPorts != nil {
-			return usageError{errors.New(tr("a cluster has no direct ports: leave direct_ports empty"))}
-		}
 		if err := useCluster(&c, cfg, dir); err != nil {
 			return err
 		}
@@ -245,6 +242,9 @@ func agentCommand() *cobra.Command {
 			if cfg.Simulate != "" && !slices.Contains(gpu.Machines(), cfg.Simulate) {
 				return usageError{errors.New(tr("no machine %q can be simulated; there are: %s", cfg.Simulate, strings.Join(gpu.Machines(), ", ")))}
 			}
+			if err := checkCluster(cfg); err != nil {
+				return err
+			}
 			dir := filepath.Join(cfg.DataDir, "agent")
 			if id, err := agent.ReadIdentity(dir); err == nil {
 				return fault.New(fault.Conflict, "already_joined", "this machine is host %s of the cloud at %s already; run suanli agent run, or remove %s to join anew", id.HostID, id.Address, dir)
@@ -270,6 +270,9 @@ func agentCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, err := settings(cmd)
 			if err != nil {
+				return err
+			}
+			if err := checkCluster(cfg); err != nil {
 				return err
 			}
 			dir := filepath.Join(cfg.DataDir, "agent")
