@@ -32,6 +32,8 @@ JUPYTER      ?= .cache/jupyter.tar
 TORCH        ?= .cache/torch.tar
 # Where make test-s3 finds an S3 server, versitygw, or puts it.
 VERSITYGW    ?= .cache/versitygw
+# Where make test-kubernetes finds Kubernetes' programs and helm, or puts them.
+KUBERNETES   ?= .cache/kubernetes
 # Where make test-stripe finds Stripe's mock server, or puts it.
 STRIPE_MOCK  ?= .cache/stripe-mock
 
@@ -147,6 +149,10 @@ test-ddp: $(TORCH) ## Train with PyTorch on several nodes, in an image that is b
 $(TORCH): deploy/torch-image/build.sh
 	mkdir -p $(dir $@)
 	deploy/torch-image/build.sh $@
+
+.PHONY: test-kubernetes
+test-kubernetes: ## Test clusters as hosts on a real API server, and the Helm chart; both are built for it (half an hour)
+	GO=$(GO) deploy/kubernetes-test.sh $(KUBERNETES) -timeout $(TEST_TIMEOUT) $(TESTFLAGS)
 
 .PHONY: test-stripe
 test-stripe: $(STRIPE_MOCK) ## Test payments against Stripe's own mock, which is fetched for it

@@ -213,6 +213,11 @@ func runAgent(ctx context.Context, cfg *config.Config, dir string, id tunnel.Ide
 		}
 		c.DirectPorts = &protocol.PortRange{Address: host, First: first, Last: last}
 	}
+	if cfg.Runtime == "kubernetes" {
+		if err := useCluster(&c, cfg, dir); err != nil {
+			return err
+		}
+	}
 	err = agent.Run(ctx, c)
 	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
 		return nil // it was asked to stop, and did
@@ -237,6 +242,9 @@ func agentCommand() *cobra.Command {
 			if cfg.Simulate != "" && !slices.Contains(gpu.Machines(), cfg.Simulate) {
 				return usageError{errors.New(tr("no machine %q can be simulated; there are: %s", cfg.Simulate, strings.Join(gpu.Machines(), ", ")))}
 			}
+			if err := checkCluster(cfg); err != nil {
+				return err
+			}
 			dir := filepath.Join(cfg.DataDir, "agent")
 			if id, err := agent.ReadIdentity(dir); err == nil {
 				return fault.New(fault.Conflict, "already_joined", "this machine is host %s of the cloud at %s already; run suanli agent run, or remove %s to join anew", id.HostID, id.Address, dir)
@@ -256,6 +264,7 @@ func agentCommand() *cobra.Command {
 		},
 	}
 	join.Flags().StringVar(&token, "token", "", tr("one-time token"))
+	var first, tokenFile string
 	run := &cobra.Command{
 		Use: "run", Short: tr("Run the agent of a machine that has joined"), Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -263,8 +272,17 @@ func agentCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if err := checkCluster(cfg); err != nil {
+				return err
+			}
 			dir := filepath.Join(cfg.DataDir, "agent")
 			id, err := agent.ReadIdentity(dir)
+			if errors.Is(err, os.ErrNotExist) && first != "" {
+				id, err = joinFirst(cmd.Context(), cfg, dir, first, tokenFile)
+				if err != nil {
+					return err
+				}
+			}
 			if err != nil {
 				return errors.New(tr("this machine has not joined a cloud: run suanli agent join first (%s)", err))
 			}
@@ -272,6 +290,8 @@ func agentCommand() *cobra.Command {
 			return runAgent(cmd.Context(), cfg, dir, id, newLog(cfg, cmd.ErrOrStderr()))
 		},
 	}
+	run.Flags().StringVar(&first, "join", "", tr("cloud to join first, if this machine has not joined one: host:port"))
+	run.Flags().StringVar(&tokenFile, "token-file", "", tr("file with the one-time token of --join"))
 	for _, c := range []*cobra.Command{join, run} {
 		settingFlags(c)
 		cmd.AddCommand(c)

@@ -63,6 +63,11 @@ func (a *Agent) inventory() protocol.Inventory {
 	inv.Runtime, inv.Isolation, inv.DiskQuota, inv.DiskMiB = a.info.Name, a.info.Isolation, a.info.DiskQuota, a.info.DiskMiB
 	inv.DirectPorts, inv.SelfTest = a.cfg.DirectPorts, a.selfTest
 	inv.Addresses = hostAddresses()
+	if m := a.info.Machine; m != nil {
+		// Instances run elsewhere: nothing of the agent's own machine is offered.
+		inv.Hostname, inv.OS, inv.Kernel, inv.Architecture, inv.CPUModel = m.Hostname, m.OS, m.Kernel, m.Architecture, m.CPUModel
+		inv.CPUs, inv.MemoryMiB, inv.Addresses = m.CPUs, m.MemoryMiB, []string{}
+	}
 	return inv
 }
 

@@ -373,8 +373,11 @@ func (a *Agent) confirmRunning(l *lease, state runtime.State) {
 // ended handles a container whose processes are gone.
 func (a *Agent) ended(ctx context.Context, l *lease, state runtime.State) error {
 	code, reason := "exited", fmt.Sprintf("the command ended with exit code %d", state.ExitCode)
-	if state.OOMKilled {
+	switch {
+	case state.OOMKilled:
 		code, reason = "oom_killed", "the instance used more memory than its limit and was killed"
+	case state.Code != "":
+		code, reason = state.Code, state.Reason // the engine ended it, and not its command
 	}
 	return a.finish(ctx, l, state, code, reason)
 }

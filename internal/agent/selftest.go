@@ -48,6 +48,11 @@ type tester interface {
 	OnDisk(lease, path string) bool
 }
 
+// selfTester is an engine that tries its limits and isolation itself.
+type selfTester interface {
+	SelfTest(ctx context.Context) []protocol.Check
+}
+
 // forbidden are addresses of the kinds that a renter must not reach. That one does
 // not answer proves little, so the rules' own counter of refused bytes is read too.
 var forbidden = []string{"10.255.255.254:80", "172.16.255.254:80", "192.168.255.254:80", "100.100.100.200:80", "169.254.169.254:80"}
@@ -74,6 +79,8 @@ func (a *Agent) runSelfTest(ctx context.Context) (passed bool) {
 		if err := a.tryEngine(ctx, &t, engine); err != nil {
 			t.check("engine", false, "%v", err)
 		}
+	} else if engine, ok := a.driver.(selfTester); ok {
+		t.Checks = append(t.Checks, engine.SelfTest(ctx)...)
 	} else {
 		t.skip("engine", "the engine is simulated: nothing runs, so there are no limits to try")
 	}

@@ -42,6 +42,9 @@ type Config struct {
 	AllowSimulated bool
 	Simulate       string
 	Docker         string // address of the container engine
+	Runtime        string // "docker" or "kubernetes"
+	Kubeconfig     string
+	Kubernetes     Kubernetes
 	Isolation      string // default OCI runtime
 	DirectPorts    string // "ADDRESS:FIRST-LAST"
 	FirewallTable  string // nftables table of the agent
@@ -116,6 +119,54 @@ type Config struct {
 	LogLevel         string
 	LogFormat        string
 	OTLPEndpoint     string
+}
+
+// Kubernetes says how a cluster is a host.
+type Kubernetes struct {
+	Namespace    string // of leases' pods
+	Image        string // that has this binary
+	Security     string // "restricted" or "baseline"
+	StorageClass string // empty: disks end with their pods
+	Nodes        string // "KEY=VALUE,…", labels of the nodes that are rented out
+	Queue        string // Kueue's
+	DNS          string // addresses, separated by commas
+	KubeletCA    string // PEM file
+}
+
+// Labels are the labels of Nodes, which has been checked.
+func (k Kubernetes) Labels() map[string]string {
+	labels, _ := labelList(k.Nodes)
+	return labels
+}
+
+// labelList reads KEY=VALUE, separated by commas.
+func labelList(text string) (map[string]string, error) {
+	labels := map[string]string{}
+	for part := range strings.SplitSeq(text, ",") {
+		if part = strings.TrimSpace(part); part == "" {
+			continue
+		}
+		k, v, ok := strings.Cut(part, "=")
+		if !ok || k == "" {
+			return nil, note("want KEY=VALUE, separated by commas")
+		}
+		labels[k] = v
+	}
+	return labels, nil
+}
+
+func nodeLabels(text string) error {
+	_, err := labelList(text)
+	return err
+}
+
+func ipList(text string) error {
+	for part := range strings.SplitSeq(text, ",") {
+		if part = strings.TrimSpace(part); part != "" && net.ParseIP(part) == nil {
+			return note("want IP addresses, separated by commas")
+		}
+	}
+	return nil
 }
 
 // Setting is one thing to set.
@@ -338,7 +389,17 @@ func settings() []Setting {
 		yes("allow_simulated", "false", "Whether hosts with simulated GPUs may join. They are labelled wherever they are shown.", func(c *Config) *bool { return &c.AllowSimulated }),
 		text("simulate", "", "Machine whose GPUs this agent simulates, such as 8x4090 or dgx-h100; empty: real ones only.", func(c *Config) *string { return &c.Simulate }),
 		text("docker", "", "Address of the container engine (Docker's or Podman's API), such as unix:///run/docker.sock; empty: DOCKER_HOST, or the usual sockets.", func(c *Config) *string { return &c.Docker }),
-		text("isolation", "", "OCI runtime for instances, such as runc or runsc; empty: the engine's default.", func(c *Config) *string { return &c.Isolation }),
+		text("runtime", "docker", "What instances run on: docker (Docker's or Podman's API), or kubernetes: a cluster that joins as one host.", func(c *Config) *string { return &c.Runtime }, oneOf("docker", "kubernetes")),
+		text("kubeconfig", "", "kubeconfig file by which a cluster is reached; empty: as the pod that this agent is in, or as kubectl would.", func(c *Config) *string { return &c.Kubeconfig }, optional(file)),
+		text("kubernetes_namespace", "suanli-leases", "Namespace of leases' pods in a cluster, and of nothing else.", func(c *Config) *string { return &c.Kubernetes.Namespace }, filled),
+		text("kubernetes_image", "", "Image that has this binary as /suanli, from which instances in a cluster get their first process. A cluster needs it.", func(c *Config) *string { return &c.Kubernetes.Image }),
+		text("kubernetes_security", "restricted", "Pod Security Standard of instances in a cluster: restricted (no root), or baseline (root inside, without privileges).", func(c *Config) *string { return &c.Kubernetes.Security }, oneOf("restricted", "baseline")),
+		text("kubernetes_storage_class", "", "Storage class of disks and volumes in a cluster; empty: the disk of an instance is its node's and ends with a stop, and there are no volumes.", func(c *Config) *string { return &c.Kubernetes.StorageClass }),
+		text("kubernetes_nodes", "", "Labels of the nodes of a cluster that are rented out, KEY=VALUE, separated by commas; empty: all nodes.", func(c *Config) *string { return &c.Kubernetes.Nodes }, nodeLabels),
+		text("kubernetes_queue", "", "Kueue's local queue that admits leases in a cluster; empty: none.", func(c *Config) *string { return &c.Kubernetes.Queue }),
+		text("kubernetes_dns", "1.1.1.1,8.8.8.8", "Name servers of instances in a cluster, separated by commas: public ones, since the cluster's own are closed to renters.", func(c *Config) *string { return &c.Kubernetes.DNS }, ipList),
+		text("kubernetes_kubelet_ca", "", "PEM file of the authority of the kubelets' certificates, whose figures of use are read; empty: the cluster's own.", func(c *Config) *string { return &c.Kubernetes.KubeletCA }, optional(file)),
+		text("isolation", "", "OCI runtime for instances, such as runc or runsc; empty: the engine's default. In a cluster: a RuntimeClass.", func(c *Config) *string { return &c.Isolation }),
 		text("direct_ports", "", "ADDRESS:FIRST-LAST: ports of this host that are reachable from outside; empty: none, everything goes through the gateway.", func(c *Config) *string { return &c.DirectPorts }, optional(portRange)),
 		text("firewall_table", "suanli", "nftables table (family inet) with the rules that keep instances apart. Agents that share a network namespace need one each.", func(c *Config) *string { return &c.FirewallTable }, tableName),
 		text("inner_registries", "", "Image registries inside of a network that renters' images may come from, separated by commas: HOST, HOST:PORT, or http://HOST:PORT for one without TLS. Hosts pull from public ones only but for these; both the cloud and its hosts need the setting.", func(c *Config) *string { return &c.InnerRegistries }, registryList),

@@ -61,12 +61,23 @@ func judge(g gpu, reported protocol.Health, test tested, passed bool, now time.T
 // The most that a host can have; more is a fault of its report. They keep sums
 // far from overflow.
 const (
-	maxGPUs      = 64
-	maxCPUs      = 8192
+	maxGPUs      = 64      // of a machine, and of a lease
+	clusterGPUs  = 1024    // of a cluster that is one host
+	maxCPUs      = 1 << 17 // of such a cluster
 	maxMemoryMiB = 1 << 28 // 256 TiB
 	maxDiskMiB   = 1 << 34 // 16 PiB
 	maxText      = 256
 )
+
+// mostGPUs is how many GPUs a host with such an inventory can have.
+func mostGPUs(inv *protocol.Inventory) int64 {
+	for _, g := range inv.GPUs {
+		if g.Machine == "" {
+			return maxGPUs
+		}
+	}
+	return clusterGPUs
+}
 
 // contradiction says what is impossible in an inventory, or "".
 func contradiction(inv *protocol.Inventory) string {
@@ -75,7 +86,7 @@ func contradiction(inv *protocol.Inventory) string {
 		is, most int64
 	}{
 		{"CPUs", int64(inv.CPUs), maxCPUs}, {"MiB of memory", inv.MemoryMiB, maxMemoryMiB}, {"MiB of disk", inv.DiskMiB, maxDiskMiB},
-		{"GPUs", int64(len(inv.GPUs)), maxGPUs},
+		{"GPUs", int64(len(inv.GPUs)), mostGPUs(inv)},
 	} {
 		if size.is < 0 || size.is > size.most {
 			return fmt.Sprintf("it reports %d %s; 0 to %d are possible", size.is, size.what, size.most)
@@ -127,7 +138,7 @@ func clamp(inv *protocol.Inventory) {
 	inv.CPUs = int(within(int64(inv.CPUs), maxCPUs))
 	inv.MemoryMiB = within(inv.MemoryMiB, maxMemoryMiB)
 	inv.DiskMiB = within(inv.DiskMiB, maxDiskMiB)
-	inv.GPUs = inv.GPUs[:min(len(inv.GPUs), maxGPUs)]
+	inv.GPUs = inv.GPUs[:min(len(inv.GPUs), int(mostGPUs(inv)))]
 	for i := range inv.GPUs {
 		inv.GPUs[i].VRAMMiB = within(inv.GPUs[i].VRAMMiB, maxMemoryMiB)
 	}

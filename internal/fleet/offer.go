@@ -13,6 +13,7 @@ import (
 	"suanli.dev/internal/money"
 	"suanli.dev/internal/placement"
 	"suanli.dev/internal/pricing"
+	"suanli.dev/internal/protocol"
 )
 
 // DefaultDiskGiB is the size of disk that prices include when none was asked for.
@@ -222,6 +223,7 @@ func (s *Service) entry(h *host, account string) *entry {
 	for _, rep := range inv.GPUs {
 		facts, known := s.cfg.Catalog.Lookup(modelName(rep), rep.VRAMMiB)
 		n, more := free[facts.Name], claimable[facts.Name]
+		n, more = withinMachine(inv, picture, r, rep, n, more)
 		delete(free, facts.Name) // one group a model
 		delete(claimable, facts.Name)
 		if n+more <= 0 {
@@ -251,6 +253,42 @@ func (s *Service) entry(h *host, account string) *entry {
 	}
 	slices.SortFunc(e.groups, func(a, b group) int { return strings.Compare(a.model, b.model) })
 	return e
+}
+
+// withinMachine bounds what is free, and what the market could free, by the machine of
+// a cluster that has the most: a lease's GPUs are all in one. On a host that is one
+// machine it changes nothing.
+func withinMachine(inv *protocol.Inventory, picture placement.Host, r *record, rep protocol.GPU, free, more int) (most, beyond int) {
+	if rep.Machine == "" {
+		return free, more
+	}
+	machine := map[string]string{}
+	for _, g := range inv.GPUs {
+		machine[g.UUID] = g.Machine
+	}
+	model := ""
+	for _, g := range picture.GPUs {
+		if g.UUID == rep.UUID {
+			model = g.Model
+		}
+	}
+	now, then := map[string]int{}, map[string]int{}
+	for i, g := range picture.GPUs {
+		switch {
+		case g.Model != model:
+		case g.Free:
+			now[machine[g.UUID]]++
+			then[machine[g.UUID]]++
+		case r.claimable(r.GPUs[i]):
+			then[machine[g.UUID]]++
+		}
+	}
+	reach := 0
+	for m, n := range then {
+		most, reach = max(most, now[m]), max(reach, n)
+	}
+	most = min(most, free)
+	return most, max(0, min(reach, free+more)-most)
 }
 
 // freeOf counts the GPUs of a model that are free on a host.

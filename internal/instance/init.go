@@ -253,7 +253,9 @@ func emptyPipe() (*os.File, error) {
 
 // become makes a child run as the image's user.
 func (in *instance) become(sys *syscall.SysProcAttr) *syscall.SysProcAttr {
-	if !in.account.root() {
+	// In a container that is one user without privileges, there is nothing to become:
+	// even asking for the groups that it has would be refused.
+	if !in.account.root() && int(in.account.uid) != os.Geteuid() {
 		sys.Credential = &syscall.Credential{Uid: in.account.uid, Gid: in.account.gid, Groups: in.account.groups}
 	}
 	return sys

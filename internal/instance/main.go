@@ -11,6 +11,8 @@ import (
 // and these arguments. It returns the exit code.
 //
 //	init          be the container's first process
+//	install FILE  copy this binary, for the container of another image
+//	report        print what init says of the instance
 //	sftp-server   serve SFTP on standard input and output
 //	interruption  tell programs inside that the instance will be interrupted
 //	nvidia-smi …  show the simulated GPUs
@@ -18,12 +20,16 @@ import (
 //	allreduce …   measure the network between the nodes of a cluster
 func Main(args []string) int {
 	if len(args) == 0 {
-		fmt.Fprintln(os.Stderr, "suanli instance: want init, sftp-server, interruption, ranks, allreduce or nvidia-smi; agents call it inside containers")
+		fmt.Fprintln(os.Stderr, "suanli instance: want init, install, report, sftp-server, interruption, ranks, allreduce or nvidia-smi; agents call it inside containers")
 		return 2
 	}
 	switch args[0] {
 	case "init":
 		return runInit(protocol.InstanceConfig, protocol.InstanceRunDir)
+	case "install":
+		return report(install(args[1:]))
+	case "report":
+		return report(printReport(protocol.InstanceRunDir, os.Stdout))
 	case "sftp-server":
 		return serveSFTP()
 	case "interruption":
@@ -43,7 +49,7 @@ func Main(args []string) int {
 	case "nvidia-smi":
 		return NVIDIASMI(protocol.InstanceGPUs, args[1:], os.Stdout, os.Stderr)
 	}
-	fmt.Fprintf(os.Stderr, "suanli instance: %q is none of init, sftp-server, interruption, ranks, allreduce, nvidia-smi\n", args[0])
+	fmt.Fprintf(os.Stderr, "suanli instance: %q is none of init, install, report, sftp-server, interruption, ranks, allreduce, nvidia-smi\n", args[0])
 	return 2
 }
 

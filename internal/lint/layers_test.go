@@ -84,11 +84,12 @@ var layers = map[string]rule{
 
 	"internal/instance": {layer: side, only: []string{"internal/protocol"}},
 
-	"internal/instance/sshtest":    {layer: side, only: nothing},
-	"internal/account/passkeytest": {layer: side, only: nothing},
-	"internal/agent":               {layer: side, never: []string{"internal/money", "internal/store", "internal/ledger", "internal/pricing", "internal/gateway", "internal/instance"}},
-	"internal/console":             {layer: side, only: nothing},
-	"internal/gateway":             {layer: side, never: []string{"internal/store", "internal/money", "internal/ledger", "internal/instance"}},
+	"internal/instance/sshtest":         {layer: side, only: nothing},
+	"internal/account/passkeytest":      {layer: side, only: nothing},
+	"internal/agent":                    {layer: side, never: []string{"internal/money", "internal/store", "internal/ledger", "internal/pricing", "internal/gateway", "internal/instance"}},
+	"internal/agent/runtime/kubernetes": {layer: side, only: []string{"internal/agent/runtime", "internal/agent/gpu", "internal/agent/probe", "internal/protocol", "internal/reach"}},
+	"internal/console":                  {layer: side, only: nothing},
+	"internal/gateway":                  {layer: side, never: []string{"internal/store", "internal/money", "internal/ledger", "internal/instance"}},
 
 	"internal/server": {layer: edge},
 

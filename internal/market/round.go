@@ -224,7 +224,7 @@ func (r *round) read(ctx context.Context, tx *store.Tx) (auction.Market, []*Bid,
 
 // hostFaults are the codes of leases that never ran and whose renter could not
 // help it.
-var hostFaults = []string{"gpu_missing", "engine", "disk_full", "host_unreachable", "host_abandoned", "instance_lost"}
+var hostFaults = []string{"gpu_missing", "host_full", "host_quota", "engine", "disk_full", "host_unreachable", "host_abandoned", "instance_lost"}
 
 // follow brings a bid's state to what has become of its lease.
 func (b *Bid) follow(leases map[string]lease.SpotLease, now time.Time) error {

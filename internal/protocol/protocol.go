@@ -71,25 +71,28 @@ const (
 
 // GPU is one device as the host sees it. A field that the driver cannot tell is zero.
 type GPU struct {
-	UUID              string   `json:"uuid"`
-	Index             int      `json:"index"`
-	Vendor            Vendor   `json:"vendor"`
-	Name              string   `json:"name"` // as the driver calls it
-	VRAMMiB           int64    `json:"vram_mib"`
-	Driver            string   `json:"driver"`             // driver version
-	MaxCUDA           string   `json:"max_cuda"`           // highest CUDA version of the driver, "12.4"
-	ComputeCapability string   `json:"compute_capability"` // "9.0"; "gfx942" on AMD
-	PCIBusID          string   `json:"pci_bus_id"`
-	PCIeGen           int      `json:"pcie_gen"`
-	PCIeWidth         int      `json:"pcie_width"`
-	NUMANode          int      `json:"numa_node"` // -1: unknown
-	NVLinks           []Link   `json:"nv_links,omitempty"`
-	MIGEnabled        bool     `json:"mig_enabled"`
-	ECCEnabled        bool     `json:"ecc_enabled"`
-	ECCUncorrected    int64    `json:"ecc_uncorrected"` // since the driver was loaded
-	Simulated         bool     `json:"simulated"`       // set by the kind of driver, not editable
-	Health            Health   `json:"health"`
-	Stats             GPUStats `json:"stats"`
+	UUID              string `json:"uuid"`
+	Index             int    `json:"index"`
+	Vendor            Vendor `json:"vendor"`
+	Name              string `json:"name"` // as the driver calls it
+	VRAMMiB           int64  `json:"vram_mib"`
+	Driver            string `json:"driver"`             // driver version
+	MaxCUDA           string `json:"max_cuda"`           // highest CUDA version of the driver, "12.4"
+	ComputeCapability string `json:"compute_capability"` // "9.0"; "gfx942" on AMD
+	PCIBusID          string `json:"pci_bus_id"`
+	PCIeGen           int    `json:"pcie_gen"`
+	PCIeWidth         int    `json:"pcie_width"`
+	NUMANode          int    `json:"numa_node"` // -1: unknown
+	// Machine is the node of a cluster that the GPU is in; a lease's GPUs are all in one.
+	// Empty: the host is one machine.
+	Machine        string   `json:"machine,omitempty"`
+	NVLinks        []Link   `json:"nv_links,omitempty"`
+	MIGEnabled     bool     `json:"mig_enabled"`
+	ECCEnabled     bool     `json:"ecc_enabled"`
+	ECCUncorrected int64    `json:"ecc_uncorrected"` // since the driver was loaded
+	Simulated      bool     `json:"simulated"`       // set by the kind of driver, not editable
+	Health         Health   `json:"health"`
+	Stats          GPUStats `json:"stats"`
 }
 
 // Link is an NVLink connection to another GPU or to a switch.
@@ -319,7 +322,7 @@ type InstanceStatus struct {
 	Progress   Progress `json:"progress"`
 	// Code and Reason explain failed and stopped: "exited", "oom_killed",
 	// "image_not_found", "image_architecture", "image_too_big", "pull_stalled",
-	// "registry_refused", "image_damaged", "disk_full", "gpu_missing", "deadline", "idle", "unpaid", "commanded", "engine".
+	// "registry_refused", "image_damaged", "disk_full", "gpu_missing", "host_full", "host_quota", "deadline", "idle", "unpaid", "commanded", "engine".
 	Code     string `json:"code,omitempty"`
 	Reason   string `json:"reason,omitempty"`
 	ExitCode *int   `json:"exit_code,omitempty"`

@@ -64,6 +64,7 @@ type pull struct {
 	rt       http.RoundTripper // authenticated
 	repo     name.Repository
 	config   []byte
+	manifest v1.Hash // of the manifest, by which registries name the image
 	id       v1.Hash // of the configuration, which is the image's in the engine
 	layers   []v1.Descriptor
 	diffs    []v1.Hash
@@ -153,6 +154,10 @@ func (p *pull) describe(ctx context.Context, ref name.Reference) error {
 	if err != nil {
 		return err
 	}
+	digest, err := img.Digest()
+	if err != nil {
+		return err
+	}
 	if m.Config.Size < 0 || m.Config.Size > maxAnswerBytes || len(m.Layers) > maxLayers {
 		return errDamaged
 	}
@@ -174,6 +179,7 @@ func (p *pull) describe(ctx context.Context, ref name.Reference) error {
 		total += l.Size
 	}
 	p.repo, p.layers, p.diffs, p.id, p.total = ref.Context(), m.Layers, c.RootFS.DiffIDs, m.Config.Digest, total
+	p.manifest = digest
 	p.rt, err = transport.NewWithContext(ctx, p.repo.Registry, authn.Anonymous, p.line, []string{p.repo.Scope(transport.PullScope)})
 	return err
 }

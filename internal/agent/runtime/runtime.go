@@ -39,6 +39,19 @@ type Info struct {
 	DiskQuota string   // "loop", or empty: the disk limit cannot be enforced
 	Problem   string   // what is degraded and what to do, for people; empty: nothing
 	DiskMiB   int64    // free for instances' disks
+	// Machine is what instances run on, where that is not the agent's own machine.
+	Machine *Machine
+}
+
+// Machine is what a cluster is as one host: sums over its nodes.
+type Machine struct {
+	Hostname     string
+	OS           string
+	Kernel       string
+	Architecture string // GOARCH
+	CPUModel     string
+	CPUs         int
+	MemoryMiB    int64
 }
 
 // Image is one that is on the host and fits it.
@@ -108,10 +121,13 @@ type State struct {
 	ExitCode   int
 	OOMKilled  bool
 	Error      string
-	StartedAt  time.Time // by the host's wall clock
-	FinishedAt time.Time
-	GPUs       []string
-	DiskMiB    int64
+	// Code is one of protocol.InstanceStatus, and Reason for people, where the engine
+	// itself ended the instance; empty: its command did.
+	Code, Reason string
+	StartedAt    time.Time // by the host's wall clock
+	FinishedAt   time.Time
+	GPUs         []string
+	DiskMiB      int64
 }
 
 // Stats are readings of a running instance.

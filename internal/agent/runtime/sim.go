@@ -130,6 +130,16 @@ func (s *Sim) Exit(lease string, code int, oom bool) {
 	}
 }
 
+// Evict ends an instance as an engine does by itself, for a reason of its own.
+func (s *Sim) Evict(lease, code, reason string) {
+	s.mu.Lock()
+	if i, ok := s.items[lease]; ok {
+		i.state.Code, i.state.Reason = code, reason
+	}
+	s.mu.Unlock()
+	s.Exit(lease, 137, false)
+}
+
 // Send lets an instance send bytes, for its meter.
 func (s *Sim) Send(lease string, bytes int64) {
 	s.mu.Lock()
