@@ -452,6 +452,10 @@ func (f *Fleet) Take(r Request, p Placement) {
 // Release undoes [Fleet.Take].
 func (f *Fleet) Release(r Request, p Placement) { f.change(r, p, false) }
 
+// Restore undoes [Fleet.Release] where something was released only to see what would fit
+// then: it is not counted as a request that got a place.
+func (f *Fleet) Restore(r Request, p Placement) { f.change(r, p, true) }
+
 func (f *Fleet) change(r Request, p Placement, take bool) {
 	need := r.need()
 	if !take {

@@ -86,14 +86,14 @@ type Start struct {
 // The first job without room has what it will get reserved: others start ahead of it
 // only if they end before it could start, or take nothing of what it will get.
 func Cycle(f *placement.Fleet, p Policy, waiting []Job, running []Running, now time.Time) (starts []Start, stops []Running) {
-	c := cycle{f: f, p: p, now: now, running: slices.Clone(running), used: map[string]int64{}, full: map[shape]bool{}}
+	c := cycle{f: f, p: p, now: now, running: running, used: map[string]int64{}, full: map[shape]bool{}}
 	for _, r := range running {
 		c.used[r.Owner] += r.GPUs()
 	}
 	start := func(j Job, place placement.Placement) {
 		f.Take(j.Request, place)
 		c.used[j.Owner] += j.GPUs()
-		c.running = append(c.running, Running{Job: j, Placement: place, Started: now})
+		c.begun = append(c.begun, Running{Job: j, Placement: place, Started: now})
 		starts = append(starts, Start{j, place})
 	}
 	c.lineUp(waiting)
@@ -123,7 +123,7 @@ func Cycle(f *placement.Fleet, p Policy, waiting []Job, running []Running, now t
 }
 
 // backfill starts what does not keep a job from the place that it will get at a time:
-// of equal priority the shortest first, as more of those end before it.
+// of equal priority the shortest first, so that many wait little.
 func (c *cycle) backfill(at time.Time, place placement.Placement, start func(Job, placement.Placement)) {
 	var rest []Job
 	for _, l := range c.lines {
@@ -133,25 +133,49 @@ func (c *cycle) backfill(at time.Time, place placement.Placement, start func(Job
 		return cmp.Or(cmp.Compare(b.Priority, a.Priority), -compareBool(c.urgent(a), c.urgent(b)), cmp.Compare(a.Estimate, b.Estimate),
 			a.Submitted.Compare(b.Submitted), strings.Compare(a.ID, b.ID))
 	})
-	kept := map[string]bool{}
-	for _, n := range place.Nodes {
-		for _, g := range n.GPUs {
-			kept[n.HostID+" "+g] = true
-		}
-	}
-	inTheWay := func(p placement.Placement) bool {
-		return slices.ContainsFunc(p.Nodes, func(n placement.Choice) bool {
-			return slices.ContainsFunc(n.GPUs, func(g string) bool { return kept[n.HostID+" "+g] })
-		})
-	}
+	full := map[shape]bool{} // beside what is kept
 	for _, j := range rest {
 		if j.Estimate <= 0 || !c.within(j) {
 			continue
 		}
-		if p, fits := c.place(j); fits && (!c.now.Add(j.Estimate).After(at) || !inTheWay(p)) {
+		if !c.now.Add(j.Estimate).After(at) {
+			if p, fits := c.place(j); fits {
+				start(j, p)
+			}
+			continue
+		}
+		s, plain := shapeOf(j.Request)
+		if plain && (full[s] || c.full[s]) {
+			continue
+		}
+		p, fits := c.placeBeside(j, place)
+		if fits {
 			start(j, p)
+		} else if plain {
+			full[s] = true
 		}
 	}
+}
+
+// placeBeside finds a place that leaves alone what is free of another one.
+func (c *cycle) placeBeside(j Job, kept placement.Placement) (placement.Placement, bool) {
+	var free placement.Placement
+	most := 0
+	for _, n := range kept.Nodes {
+		h, _ := c.f.Host(n.HostID)
+		own := placement.Choice{HostID: n.HostID}
+		for _, g := range h.GPUs {
+			if g.Free && len(g.Parts) == 0 && slices.Contains(n.GPUs, g.UUID) {
+				own.GPUs = append(own.GPUs, g.UUID)
+			}
+		}
+		most = max(most, len(own.GPUs))
+		free.Nodes = append(free.Nodes, own)
+	}
+	whole := placement.Request{Nodes: len(free.Nodes), Count: most}
+	c.f.Restore(whole, free)
+	defer c.f.Release(whole, free)
+	return c.f.Place(j.Request)
 }
 
 type cycle struct {
@@ -159,6 +183,7 @@ type cycle struct {
 	p       Policy
 	now     time.Time
 	running []Running
+	begun   []Running // in this cycle
 	used    map[string]int64
 	lines   [][]Job // what each owner waits for, in the order in which it gets it
 	full    map[shape]bool
@@ -281,7 +306,7 @@ func (c *cycle) within(j Job) bool {
 // roomFor is when and where a job could start if everything ran as long as was said;
 // where that is never, nothing is held back for it.
 func (c *cycle) roomFor(j Job) (at time.Time, place placement.Placement, known bool) {
-	ends := slices.DeleteFunc(slices.Clone(c.running), func(r Running) bool { return r.Estimate <= 0 })
+	ends := slices.DeleteFunc(slices.Concat(c.running, c.begun), func(r Running) bool { return r.Estimate <= 0 })
 	slices.SortFunc(ends, func(a, b Running) int {
 		return cmp.Or(a.Started.Add(a.Estimate).Compare(b.Started.Add(b.Estimate)), strings.Compare(a.ID, b.ID))
 	})
@@ -291,7 +316,7 @@ func (c *cycle) roomFor(j Job) (at time.Time, place placement.Placement, known b
 			c.f.Release(ends[released].Request, ends[released].Placement)
 		}
 		for ; released > n; released-- {
-			c.f.Take(ends[released-1].Request, ends[released-1].Placement)
+			c.f.Restore(ends[released-1].Request, ends[released-1].Placement)
 		}
 		p, fits := c.f.Place(j.Request)
 		if fits {
@@ -322,7 +347,7 @@ func (c *cycle) preempt(j Job, stops *[]Running) (placement.Placement, bool) {
 		return placement.Placement{}, false
 	}
 	spot := slices.DeleteFunc(slices.Clone(c.running), func(r Running) bool {
-		return !r.Spot || r.Started.Equal(c.now) || (!r.Stopped.IsZero() && c.now.Before(r.Stopped.Add(c.p.CoolDown)))
+		return !r.Spot || (!r.Stopped.IsZero() && c.now.Before(r.Stopped.Add(c.p.CoolDown)))
 	})
 	slices.SortFunc(spot, func(a, b Running) int {
 		return cmp.Or(cmp.Compare(a.Priority, b.Priority), b.Started.Compare(a.Started), strings.Compare(a.ID, b.ID))
@@ -338,7 +363,7 @@ func (c *cycle) preempt(j Job, stops *[]Running) (placement.Placement, bool) {
 	}
 	// Those that were in nobody's way go on, the oldest first.
 	for i := len(gone) - 1; i >= 0; i-- {
-		c.f.Take(gone[i].Request, gone[i].Placement)
+		c.f.Restore(gone[i].Request, gone[i].Placement)
 		if fits {
 			if _, still := c.f.Place(j.Request); !still {
 				c.f.Release(gone[i].Request, gone[i].Placement)
@@ -354,8 +379,9 @@ func (c *cycle) preempt(j Job, stops *[]Running) (placement.Placement, bool) {
 	clear(c.full)
 	for _, r := range gone {
 		c.used[r.Owner] -= r.GPUs()
-		c.running = slices.DeleteFunc(c.running, func(o Running) bool { return o.ID == r.ID })
 	}
+	isGone := func(r Running) bool { return slices.ContainsFunc(gone, func(g Running) bool { return g.ID == r.ID }) }
+	c.running = slices.DeleteFunc(slices.Clone(c.running), isGone)
 	*stops = append(*stops, gone...)
 	return place, fits
 }

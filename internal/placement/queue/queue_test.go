@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"testing"
@@ -62,6 +63,81 @@ func TestAShortJobStartsAheadOfOneThatWaitsForRoomAndALongOneDoesNot(t *testing.
 	if starts, _ := Cycle(f, fifo, waiting, running, now); len(starts) > 0 {
 		t.Errorf("without backfill started %v", started(starts))
 	}
+}
+
+func TestALongJobStartsBesideThePlaceThatIsKeptAndTheShortestAheadOfIt(t *testing.T) {
+	t.Parallel()
+	f := fleet(2)
+	soon, late := job("soon", 3, 0), job("late", 2, 0)
+	late.Estimate = 10 * time.Hour
+	running := []Running{run(f, soon, t0), run(f, late, t0)}
+	if running[0].Placement.Nodes[0].HostID == running[1].Placement.Nodes[0].HostID {
+		t.Fatal("both run on one host")
+	}
+	var waiting []Job
+	for i, d := range []time.Duration{20 * time.Hour, 20 * time.Hour, 20 * time.Hour, 40 * time.Minute, 30 * time.Minute} {
+		j := job(fmt.Sprint(i), 1, i+1)
+		j.Estimate = d
+		waiting = append(waiting, j)
+	}
+	starts, _ := Cycle(f, Standard(), append([]Job{job("big", 4, 0)}, waiting...), running, t0.Add(10*time.Minute))
+	// Three GPUs are free: one where big goes in 50 minutes, for a short one, and two beside
+	// what runs for long. The shortest come first, and take the first two.
+	if !slices.Equal(started(starts), []string{"4", "3", "0"}) {
+		t.Errorf("started %v", started(starts))
+	}
+	for _, s := range starts {
+		if there := s.Placement.Nodes[0].HostID == running[0].Placement.Nodes[0].HostID; there && s.Job.Estimate > time.Hour {
+			t.Errorf("%s is where big would go", s.Job.ID)
+		}
+	}
+}
+
+// Where and when a job gets room is the same as by ending what runs one by one.
+func TestRoomIsFoundAtTheFirstEndThatMakesIt(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		f := fleet(3)
+		var running []Running
+		for i := range rapid.IntRange(1, 14).Draw(t, "runs") {
+			j := job(fmt.Sprint("r", i), rapid.IntRange(1, 4).Draw(t, "gpus"), 0)
+			j.Estimate = time.Duration(rapid.IntRange(0, 9).Draw(t, "hours")) * time.Hour
+			if _, fits := f.Place(j.Request); fits {
+				running = append(running, run(f, j, t0))
+			}
+		}
+		want := job("want", rapid.IntRange(1, 4).Draw(t, "wanted"), 0)
+		want.Request.Nodes = rapid.IntRange(1, 3).Draw(t, "nodes")
+		if _, fits := f.Place(want.Request); fits {
+			return
+		}
+		free := f.Free()
+		c := cycle{f: f, p: Standard(), now: t0, running: running}
+		at, _, known := c.roomFor(want)
+		if f.Free() != free {
+			t.Fatalf("%d are free, and were %d", f.Free(), free)
+		}
+		g := fleet(3)
+		for _, r := range running {
+			g.Take(r.Request, r.Placement)
+		}
+		slices.SortFunc(running, func(a, b Running) int { return cmp.Or(cmp.Compare(a.Estimate, b.Estimate), cmp.Compare(a.ID, b.ID)) })
+		for _, r := range running {
+			if r.Estimate == 0 {
+				continue
+			}
+			g.Release(r.Request, r.Placement)
+			if _, fits := g.Place(want.Request); fits {
+				if !known || !at.Equal(r.Started.Add(r.Estimate)) {
+					t.Fatalf("it is said to have room at %s (%v), and has at %s", at, known, r.Started.Add(r.Estimate))
+				}
+				return
+			}
+		}
+		if known {
+			t.Fatalf("it is said to have room at %s, and never has", at)
+		}
+	})
 }
 
 // KAI-Scheduler#2075.
