@@ -216,15 +216,20 @@ func (w *world) join(n int) *fakeHost {
 		func(_, id string) (string, error) { return "certificate of " + id, nil })
 	w.check(err)
 	h := &fakeHost{id: reply.HostID, w: w, instances: map[string]*instance{}}
-	for i := range n {
-		h.gpus = append(h.gpus, protocol.GPU{UUID: fmt.Sprintf("GPU-%s-%d", h.id, i), Index: i, Vendor: protocol.NVIDIA, Name: "NVIDIA GeForce RTX 4090", VRAMMiB: 24564,
-			Driver: "550.54.15", MaxCUDA: "12.4", ComputeCapability: "8.9", PCIeGen: 4, PCIeWidth: 16, NUMANode: -1, Health: protocol.Health{State: protocol.Healthy}})
-	}
+	h.have(n)
 	w.mu.Lock()
 	w.hosts = append(w.hosts, h)
 	w.mu.Unlock()
 	w.beat(h)
 	return h
+}
+
+// have gives a host GPUs.
+func (h *fakeHost) have(n int) {
+	for i := range n {
+		h.gpus = append(h.gpus, protocol.GPU{UUID: fmt.Sprintf("GPU-%s-%d", h.id, i), Index: i, Vendor: protocol.NVIDIA, Name: "NVIDIA GeForce RTX 4090", VRAMMiB: 24564,
+			Driver: "550.54.15", MaxCUDA: "12.4", ComputeCapability: "8.9", PCIeGen: 4, PCIeWidth: 16, NUMANode: -1, Health: protocol.Health{State: protocol.Healthy}})
+	}
 }
 
 func (h *fakeHost) command(c protocol.Command) protocol.CommandResult {
