@@ -190,7 +190,7 @@ func (s *Service) Get(ctx context.Context, p account.Principal, nameOrID string)
 	case len(list) == 0:
 		return nil, notFound(nameOrID)
 	case len(list) == 2 && list[1].State == Waiting:
-		return nil, fault.New(fault.Conflict, "name_ambiguous", "several requests that wait are named %q; use the identifier", nameOrID)
+		return nil, fault.New(fault.Conflict, "waiting_request_ambiguous", "several requests that wait are named %q; use the identifier", nameOrID)
 	}
 	return list[0], nil
 }
