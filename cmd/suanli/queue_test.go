@@ -51,9 +51,10 @@ func newQueueing(t *testing.T, looks int) *queueing {
 			}
 			q.looks--
 		}
-		if q.state == "started" {
+		switch q.state {
+		case "started":
 			code, extra = "", `,"lease_id":"ls-1"`
-		} else if q.state == "waiting" {
+		case "waiting":
 			extra = `,"position":2,"explanation":{"fits":false,"hosts":3,"suitable":0,"refused":[{"reason":"gpu","hosts":3,"wanted":8,"most":2}],"changes":[]}`
 		}
 		one := fmt.Sprintf(`{"id":"wr-1","name":"train","state":%q,"code":%q,"gpu_model":"H100","gpus":8,"image":"debian:12","disk_gib":10,"max_per_hour":"20.000000","currency":"USD","estimate_seconds":7200,
