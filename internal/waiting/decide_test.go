@@ -9,6 +9,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"suanli.dev/internal/fault"
 	"suanli.dev/internal/fleet"
 	"suanli.dev/internal/placement"
 	"suanli.dev/internal/placement/queue"
@@ -16,7 +17,7 @@ import (
 	"suanli.dev/internal/store/storetest"
 )
 
-func storetest0(t *testing.T) *store.DB { t.Helper(); return storetest.Open(t, storetest.Address(t)) }
+func anyStore(t *testing.T) *store.DB { t.Helper(); return storetest.Open(t, storetest.Address(t)) }
 
 // roomsOf is a host of one GPU of each model, free where there is a 1.
 func roomsOf(free map[string]int) (out []fleet.Room) {
@@ -88,4 +89,20 @@ func TestAPriorityMovesNobodyElse(t *testing.T) {
 			t.Fatalf("turns were %v and are %v", before, after)
 		}
 	})
+}
+
+func TestOnlyWhatDoesNotPassEndsARequest(t *testing.T) {
+	t.Parallel()
+	for code, tt := range map[string]struct {
+		kind fault.Kind
+		want bool
+	}{
+		"unknown_template": {fault.Gone, true}, "user_disabled": {fault.Forbidden, true}, "user_not_found": {fault.NotFound, true}, "invalid_image": {fault.Invalid, true},
+		"offer_gone": {fault.Gone, false}, "offer_unfit": {fault.Invalid, false}, "trial_own_host": {fault.Forbidden, false}, "offer_taken": {fault.Conflict, false},
+		"insufficient_balance": {fault.Payment, false}, "quota_leases": {fault.TooMany, false}, "host_offline": {fault.Unavailable, false}, "account_suspended": {fault.Conflict, false},
+	} {
+		if got := forGood(fault.New(tt.kind, code, "it is so")); got != tt.want {
+			t.Errorf("%s ends it: %v", code, got)
+		}
+	}
 }

@@ -407,7 +407,7 @@ func (s *Service) failed(ctx context.Context, id string, cause error) error {
 // whenever it is tried.
 func forGood(f *fault.Error) bool {
 	switch f.Code {
-	case "offer_gone", "offer_unfit", "offer_not_found": // of the host that was chosen
+	case "offer_gone", "offer_unfit", "offer_not_found", "trial_own_host": // of the host that was chosen
 		return false
 	}
 	switch f.Kind {

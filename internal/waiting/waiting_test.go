@@ -332,7 +332,7 @@ func TestAnAccountHasOnlySoManyRequestsThatWait(t *testing.T) {
 
 func TestWhatCannotBeAskedForIsRefused(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, storetest0(t))
+	w := newWorld(t, anyStore(t))
 	w.join(1)
 	for name, tt := range map[string]struct {
 		change func(*Create)
