@@ -27,9 +27,9 @@ func (s *spotWishes) flags(cmd *cobra.Command) {
 	f.BoolVar(&s.spot, "spot", false, tr("bid on the spot market, with --bid and --gpu-model"))
 	f.StringVar(&s.bid, "bid", "", tr("the most that you pay for each GPU and hour; what you pay is the market's price"))
 	f.StringVar(&s.most, "max-price", "", tr("a limit per GPU and hour that holds whatever the bid becomes"))
-	f.StringVar(&s.model, "gpu-model", "", tr("GPU model to bid for"))
-	f.IntVar(&s.gpus, "gpus", 1, tr("how many GPUs on one host to bid for"))
-	f.StringVar(&s.zone, "zone", "", tr("zone to bid in, if several have the model"))
+	f.StringVar(&s.model, "gpu-model", "", tr("GPU model to bid or wait for"))
+	f.IntVar(&s.gpus, "gpus", 1, tr("how many GPUs on one host to bid or wait for"))
+	f.StringVar(&s.zone, "zone", "", tr("zone to bid or wait in; a bid needs one if several have the model"))
 }
 
 // rentSpot places a bid, and waits until its lease runs.

@@ -239,12 +239,14 @@ func mark(simulated bool) string {
 func rentCommand() *cobra.Command {
 	w := &wishes{}
 	var spot spotWishes
+	var queue queueWishes
 	var wait waiting
 	cmd := &cobra.Command{
 		Use: "rent [OFFER] [-- COMMAND…]", Short: tr("Rent a GPU: quote, accept, wait until it runs"),
 		Example: `  suanli rent --where 'gpu_count = 1' --template jupyterlab --name lab --stop-in 8h
   suanli rent --where 'gpu_model = "RTX 4090"' --image debian:12 --disk 50 --no-wait -- sleep 3600
-  suanli rent --spot --bid 0.40 --gpu-model "RTX 4090" --template jupyterlab --name cheap`,
+  suanli rent --spot --bid 0.40 --gpu-model "RTX 4090" --template jupyterlab --name cheap
+  suanli rent --queue 6h --max-per-hour 2.50 --gpu-model H100 --gpus 8 --stop-in 12h --template pytorch --name train`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			offer, command := args, []string(nil)
 			if n := cmd.ArgsLenAtDash(); n >= 0 {
@@ -257,11 +259,14 @@ func rentCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			spot.offerOrWhereUsed = len(offer) > 0 || w.where != ""
+			if cmd.Flags().Changed("queue") {
+				return rentQueued(cmd, c, w, &spot, &queue, command, wait, cmd.Flags().Changed("wait") && wait.yes())
+			}
 			if spot.spot {
 				if len(w.volumes) > 0 {
 					return usageError{errors.New(tr("volumes cannot be named for the spot market yet: rent, stop the lease, and then suanli volume attach"))}
 				}
-				spot.offerOrWhereUsed = len(offer) > 0 || w.where != ""
 				return rentSpot(cmd, c, w, &spot, command, wait.yes())
 			}
 			q, err := w.makeQuote(cmd.Context(), c, offer)
@@ -295,6 +300,7 @@ func rentCommand() *cobra.Command {
 	w.quoteFlags(cmd)
 	w.leaseFlags(cmd)
 	spot.flags(cmd)
+	queue.flags(cmd)
 	cmd.Flags().StringArrayVar(&w.volumes, "volume", nil, tr("a volume and where it is mounted, NAME:/path[:ro] (repeatable)"))
 	wait.flags(cmd, tr("wait until it runs"))
 	return cmd

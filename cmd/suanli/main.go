@@ -168,7 +168,7 @@ func newRoot() *cobra.Command {
 		}
 	}
 	add("rent", searchCommand(), placeCommand(), quoteCommand(), rentCommand(), psCommand(), showCommand(), stopCommand(), startCommand(),
-		restartCommand(), endCommand(), setCommand(), historyCommand(), bidCommand(), spotMarketCommand(), reserveCommand(), volumeCommand(), snapshotCommand(), clusterCommand(), launchCommand(), templatesCommand(), modelsCommand(), regionsCommand())
+		restartCommand(), endCommand(), setCommand(), historyCommand(), bidCommand(), spotMarketCommand(), queueCommand(), reserveCommand(), volumeCommand(), snapshotCommand(), clusterCommand(), launchCommand(), templatesCommand(), modelsCommand(), regionsCommand())
 	add("enter", sshCommand(), execCommand(), logsCommand(), cpCommand(), forwardCommand(), topCommand(), openCommand())
 	add("host", hostCommand(), agentCommand(), earningsCommand(), payoutCommand())
 	add("account", loginCommand(), signUpCommand(), logoutCommand(), accountCommand(), keyCommand(), balanceCommand(), payCommand(), billCommand(), monthlyCommand(), couponCommand(), trialCommand(), invoiceCommand(), budgetCommand(), priceCommand(), slaCommand(), statusCommand(), notificationsCommand(), webhookCommand())

@@ -81,6 +81,18 @@ func sentence(n api.Notification) string {
 	case notify.KindPaymentReceived:
 		p := payload[notify.PaymentReceived](n)
 		return tr("%s %s have come in (%s)", p.Amount.Display(), p.Currency, word(p.Method))
+	case notify.KindWaitingStarted:
+		p := payload[notify.WaitingNews](n)
+		return tr("Request %s has become a lease", p.Name) + mark(p.Simulated)
+	case notify.KindWaitingHeldBack:
+		p := payload[notify.WaitingNews](n)
+		return tr("There is room for request %s, and it is held back (%s)", p.Name, reason(p.Code)) + mark(p.Simulated)
+	case notify.KindWaitingExpired:
+		p := payload[notify.WaitingNews](n)
+		return tr("Request %s has waited in vain, and is over", p.Name) + mark(p.Simulated)
+	case notify.KindWaitingFailed:
+		p := payload[notify.WaitingNews](n)
+		return tr("Request %s can never become a lease as it is: %s", p.Name, reason(p.Code)) + mark(p.Simulated)
 	case notify.KindWebhookDisabled:
 		p := payload[notify.WebhookDisabled](n)
 		return tr("The webhook at %s was switched off (%s)", p.URL, word(p.Reason))

@@ -17,35 +17,7 @@ func placeCommand() *cobra.Command {
 			q.CPUMillis = int64(cpu * 1000)
 			return c.ExplainPlacement(cmd.Context(), q)
 		},
-		func(cmd *cobra.Command, e *api.PlacementExplanation) {
-			if e.Fits {
-				say(cmd, "It fits now: %d of %d hosts hold a node of it.", e.Suitable, e.Hosts)
-			} else {
-				say(cmd, "It does not fit now: %d of %d hosts hold a node of it.", e.Suitable, e.Hosts)
-			}
-			if len(e.On) > 0 {
-				say(cmd, "It would go to %s.", strings.Join(e.On, ", "))
-			}
-			if len(e.Refused) > 0 {
-				t := newTable(tr("HOSTS"), tr("REFUSED FOR"), tr("WANTED"), tr("MOST FREE"))
-				for _, r := range e.Refused {
-					wanted, most := "", ""
-					if r.Wanted > 0 {
-						wanted, most = fmt.Sprint(r.Wanted), fmt.Sprint(r.Most)
-					}
-					t.add(r.Hosts, placementWord(r.Reason), wanted, most)
-				}
-				t.print(cmd.OutOrStdout())
-			}
-			for _, c := range e.Changes {
-				switch {
-				case c.To > 0:
-					say(cmd, "It would fit with %s: %d instead of %d.", placementWord(c.Field), c.To, c.From)
-				default:
-					say(cmd, "It would fit with %s: %s.", placementWord(c.Field), strings.Join(c.Any, ", "))
-				}
-			}
-		})
+		printExplanation)
 	cmd.Long = tr("Say where a request would go now, or why nowhere and what would fit.\n\nAll hosts on the market are looked at and nothing is reserved. Each host that does not hold the request is counted under the first reason that rules it out. Amounts are for one node.")
 	cmd.Example = "  suanli explain --gpus 8 --gpu-model H100\n  suanli explain --nodes 4 --gpus 8 --within leaf"
 	f := cmd.Flags()
@@ -60,6 +32,37 @@ func placeCommand() *cobra.Command {
 	f.StringVar(&q.Within, "within", "", tr("what all nodes must share: region, zone, spine, leaf or rack"))
 	f.BoolVar(&q.Simulated, "simulated", false, tr("of simulated GPUs"))
 	return cmd
+}
+
+// printExplanation says where a request would go, or why nowhere.
+func printExplanation(cmd *cobra.Command, e *api.PlacementExplanation) {
+	if e.Fits {
+		say(cmd, "It fits now: %d of %d hosts hold a node of it.", e.Suitable, e.Hosts)
+	} else {
+		say(cmd, "It does not fit now: %d of %d hosts hold a node of it.", e.Suitable, e.Hosts)
+	}
+	if len(e.On) > 0 {
+		say(cmd, "It would go to %s.", strings.Join(e.On, ", "))
+	}
+	if len(e.Refused) > 0 {
+		t := newTable(tr("HOSTS"), tr("REFUSED FOR"), tr("WANTED"), tr("MOST FREE"))
+		for _, r := range e.Refused {
+			wanted, most := "", ""
+			if r.Wanted > 0 {
+				wanted, most = fmt.Sprint(r.Wanted), fmt.Sprint(r.Most)
+			}
+			t.add(r.Hosts, placementWord(r.Reason), wanted, most)
+		}
+		t.print(cmd.OutOrStdout())
+	}
+	for _, c := range e.Changes {
+		switch {
+		case c.To > 0:
+			say(cmd, "It would fit with %s: %d instead of %d.", placementWord(c.Field), c.To, c.From)
+		default:
+			say(cmd, "It would fit with %s: %s.", placementWord(c.Field), strings.Join(c.Any, ", "))
+		}
+	}
 }
 
 // placementWord is a reason or a field in words.

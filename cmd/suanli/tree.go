@@ -205,6 +205,8 @@ func completerOf(c *cobra.Command) cobra.CompletionFunc {
 		return first(completeLeases)
 	case strings.Contains(c.Use, " BID"):
 		return first(completeBids)
+	case strings.Contains(c.Use, " REQUEST"):
+		return first(completeWaiting)
 	case strings.Contains(c.Use, " HOST"):
 		return first(completeHosts)
 	case strings.Contains(c.Use, "OFFER"):

@@ -74,7 +74,7 @@ func TestEveryCommandPrintsJSONWhenAsked(t *testing.T) {
 	}
 	arguments := map[string][]string{
 		"search": {"gpu_count = 1"}, "explain": {"--gpus", "1"}, "quote": {"of-1"}, "rent": {"of-1", "--env", "A=b"}, "ps": {"--all"}, "show": {"mine"}, "stop": {"mine"}, "start": {"mine"},
-		"restart": {"mine"}, "set": {"mine", "--name", "new"}, "history": {"mine"}, "bid ls": {}, "bid change": {"cheap", "--bid", "1"}, "bid cancel": {"cheap"}, "market": {"--history", "--gpu-model", "x"}, "templates": {}, "models": {}, "regions": {},
+		"restart": {"mine"}, "set": {"mine", "--name", "new"}, "history": {"mine"}, "queue ls": {}, "queue show": {"train"}, "queue cancel": {"train"}, "bid ls": {}, "bid change": {"cheap", "--bid", "1"}, "bid cancel": {"cheap"}, "market": {"--history", "--gpu-model", "x"}, "templates": {}, "models": {}, "regions": {},
 		"exec": {}, "logs": {"mine"}, "cp": {file, "mine:/copy"}, "port-forward": {"mine", "0:80"}, "top": {}, "url": {"mine"},
 		"gateway token": {"--name", "shanghai"}, "gateway list": {}, "gateway remove": {"gw-1"}, "host token": {}, "host list": {}, "host show": {"ho-1"}, "host price": {"ho-1", "--storage", "0.1"}, "host maintenance": {"ho-1", "--until", "8h"},
 		"host remove": {"ho-1"}, "host list-gpu": {"ho-1"}, "host unlist": {"ho-1"}, "host abandon": {"ho-1"}, "host drain": {"ho-1"}, "host undrain": {"ho-1"},

@@ -70,6 +70,8 @@ const (
 
 	Replica Kind = "rp" // a run of a control plane
 	Drill   Kind = "dr"
+
+	WaitingRequest Kind = "wr"
 )
 
 var encoding = base32.NewEncoding("0123456789abcdefghjkmnpqrstvwxyz").WithPadding(base32.NoPadding)

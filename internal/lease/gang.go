@@ -61,16 +61,9 @@ func (s *Service) PrepareGang(ctx context.Context, p account.Principal, gangID s
 		if err != nil {
 			return nil, err
 		}
-		own, err := s.ownTariff(ctx, p.AccountID, tariff(offer))
+		price, err := s.onDemand(ctx, p.AccountID, m.Request, offer, timeZone, now)
 		if err != nil {
 			return nil, err
-		}
-		if own, err = s.byPriceList(ctx, own, p.AccountID, offer, now); err != nil {
-			return nil, err
-		}
-		price, err := own.quote(m.Request.pricing(offer, timeZone), now)
-		if err != nil {
-			return nil, unpriceable(err)
 		}
 		g.mates = append(g.mates, m)
 		g.quotes = append(g.quotes, &Quote{ID: ident.New(ident.Quote), AccountID: p.AccountID, Offer: offer, Request: m.Request, Price: price, CreatedAt: now, ValidUntil: now})

@@ -77,6 +77,7 @@ var layers = map[string]rule{
 	"internal/market":  {layer: service, never: []string{"internal/ledger", "internal/billing", "internal/catalog", "internal/placement"}},
 
 	"internal/volume":  {layer: service, never: []string{"internal/ledger", "internal/market", "internal/placement", "internal/catalog"}},
+	"internal/waiting": {layer: service, never: []string{"internal/ledger", "internal/billing", "internal/market", "internal/catalog"}},
 	"internal/cluster": {layer: service, never: []string{"internal/ledger", "internal/market", "internal/placement"}},
 	"internal/drill":   {layer: service, only: []string{"internal/fleet", "internal/lease", "internal/account", "internal/store", "internal/ident", "internal/fault"}},
 

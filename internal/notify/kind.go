@@ -32,6 +32,10 @@ const (
 	KindReservationEnding = "reservation.expiring"
 	KindPaymentReceived   = "payment.received"
 	KindWebhookDisabled   = "webhook.disabled"
+	KindWaitingStarted    = "waiting_request.started"
+	KindWaitingHeldBack   = "waiting_request.held_back"
+	KindWaitingExpired    = "waiting_request.expired"
+	KindWaitingFailed     = "waiting_request.failed"
 
 	// kindTest is of deliveries that somebody asked for to try a webhook; nothing
 	// happened, so it is no notification.
@@ -158,6 +162,19 @@ type WebhookDisabled struct {
 	FailingSince time.Time `json:"failing_since" doc:"Of the first attempt since it took one"`
 }
 
+// WaitingNews is the payload of waiting_request.started, .held_back, .expired and
+// .failed; its subject is the request.
+type WaitingNews struct {
+	Name      string    `json:"name" doc:"Of the request, and of its lease"`
+	GPUModel  string    `json:"gpu_model"`
+	GPUs      int64     `json:"gpus"`
+	LeaseID   string    `json:"lease_id,omitempty" doc:"What it has become"`
+	Code      string    `json:"code,omitempty" doc:"Why, such as insufficient_balance"`
+	Message   string    `json:"message,omitempty" doc:"The same in a sentence"`
+	ExpiresAt time.Time `json:"expires_at" doc:"Until when it waits, or waited"`
+	Simulated bool      `json:"simulated"`
+}
+
 // WebhookTest is the payload of what a test of a webhook delivers.
 type WebhookTest struct {
 	Message string `json:"message"`
@@ -191,6 +208,10 @@ var kinds = []kind{
 	{KindPriceChange, "a provider proposes another price for a lease", account.ReadLeases, reflect.TypeFor[PriceChange]()},
 	{KindReservationEnding, "a term that is paid in advance ends soon", account.ReadLeases, reflect.TypeFor[ReservationEnding]()},
 	{KindPaymentReceived, "money has come in", account.ReadBilling, reflect.TypeFor[PaymentReceived]()},
+	{KindWaitingStarted, "a request that waited has become a lease", account.ReadLeases, reflect.TypeFor[WaitingNews]()},
+	{KindWaitingHeldBack, "there is room for a request that waits, and no money, or a budget is used up: once, and again after it waited for something else", account.ReadLeases, reflect.TypeFor[WaitingNews]()},
+	{KindWaitingExpired, "a request has waited in vain until its time was over; nothing was charged", account.ReadLeases, reflect.TypeFor[WaitingNews]()},
+	{KindWaitingFailed, "a request that waits can never become a lease, as it is; nothing was charged", account.ReadLeases, reflect.TypeFor[WaitingNews]()},
 	{KindWebhookDisabled, "a webhook was switched off, as it could not be reached for a day", account.ReadAccount, reflect.TypeFor[WebhookDisabled]()},
 }
 

@@ -96,6 +96,9 @@ func samples() map[string]any {
 	for _, k := range []string{KindInterrupted, KindResumed, KindFailed, KindStoppedForBalance} {
 		out[k] = LeaseNews{Name: "train", Code: "outbid", Message: "outbid", Simulated: true}
 	}
+	for _, k := range []string{KindWaitingStarted, KindWaitingHeldBack, KindWaitingExpired, KindWaitingFailed} {
+		out[k] = WaitingNews{Name: "train", GPUModel: "H100", GPUs: 8, LeaseID: "ls-1", Code: "insufficient_balance", ExpiresAt: at, Simulated: true}
+	}
 	for _, k := range []string{KindInvoiceIssued, KindInvoiceDue, KindInvoiceOverdue} {
 		out[k] = InvoiceNews{Number: "INV-000001", Currency: "CNY", Total: 1, From: at, To: at}
 	}

@@ -37,6 +37,7 @@ import (
 	"suanli.dev/internal/store"
 	"suanli.dev/internal/trial"
 	"suanli.dev/internal/volume"
+	"suanli.dev/internal/waiting"
 )
 
 //go:embed migrations/*.sql
@@ -63,6 +64,7 @@ type Services struct {
 	Reservations *reservation.Service
 	Volumes      *volume.Service
 	Clusters     *cluster.Service
+	Waiting      *waiting.Service
 	Entrance     *Entrance
 }
 
@@ -79,6 +81,7 @@ func (a *API) subjects() {
 	a.registerVolumes()
 	a.registerSnapshots()
 	a.registerClusters()
+	a.registerWaiting()
 	a.registerBilling()
 	a.registerEarning()
 	a.registerSLA()

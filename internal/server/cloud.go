@@ -53,6 +53,7 @@ import (
 	"suanli.dev/internal/store"
 	"suanli.dev/internal/trial"
 	"suanli.dev/internal/volume"
+	"suanli.dev/internal/waiting"
 )
 
 // Cloud is a whole control plane with its gateway, ready to run.
@@ -71,6 +72,7 @@ type Cloud struct {
 	News      *notify.Service
 	Reserve   *reservation.Service
 	Clusters  *cluster.Service
+	Waiting   *waiting.Service
 	Budgets   *budget.Service
 	Volumes   *volume.Service
 	Drills    *drill.Service
@@ -368,6 +370,9 @@ func (c *Cloud) openServices(ctx context.Context, secret []byte) error {
 	if c.Clusters, err = c.openClusters(); err != nil {
 		return err
 	}
+	if c.Waiting, err = c.openWaiting(cat); err != nil {
+		return err
+	}
 	if c.Budgets, err = c.openBudgets(); err != nil {
 		return err
 	}
@@ -380,10 +385,10 @@ func (c *Cloud) openServices(ctx context.Context, secret []byte) error {
 	metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	entrance := &Entrance{SSHAddress: c.sshIn.Addr().String(), SSHHostKey: strings.TrimSpace(sshLine(c.Authority)), AppURL: c.appURL, Open: c.openStream, Enter: c.enter}
 	c.http = New(Config{
-		Services: Services{Accounts: c.Accounts, Catalog: cat, Fleet: c.Fleet, Billing: c.Billing, Leases: c.Leases, Market: c.Market, Reservations: c.Reserve, Volumes: c.Volumes, Clusters: c.Clusters, Payments: c.Payments, Earnings: c.Earnings, Levels: c.Levels, News: c.News, Budgets: c.Budgets, Drills: c.Drills, Trials: c.Trials, SignUps: c.SignUps, Entrance: entrance},
+		Services: Services{Accounts: c.Accounts, Catalog: cat, Fleet: c.Fleet, Billing: c.Billing, Leases: c.Leases, Market: c.Market, Reservations: c.Reserve, Volumes: c.Volumes, Clusters: c.Clusters, Waiting: c.Waiting, Payments: c.Payments, Earnings: c.Earnings, Levels: c.Levels, News: c.News, Budgets: c.Budgets, Drills: c.Drills, Trials: c.Trials, SignUps: c.SignUps, Entrance: entrance},
 		DB:       c.DB, Log: log, Version: c.version, PublicURL: cfg.APIURL(), TrustedProxies: cfg.Proxies(), Metrics: metrics, Tracing: c.tracing,
 	})
-	for _, m := range []interface{ Migrate(context.Context) error }{c.Accounts, c.Ledger, c.Fleet, c.Billing, c.Leases, c.Market, c.Reserve, c.Volumes, c.Clusters, c.Earnings, c.Levels, c.News, c.Payments, c.Trials, c.SignUps, c.Budgets, c.Drills, c.http} {
+	for _, m := range []interface{ Migrate(context.Context) error }{c.Accounts, c.Ledger, c.Fleet, c.Billing, c.Leases, c.Market, c.Reserve, c.Volumes, c.Clusters, c.Waiting, c.Earnings, c.Levels, c.News, c.Payments, c.Trials, c.SignUps, c.Budgets, c.Drills, c.http} {
 		if err := m.Migrate(ctx); err != nil {
 			return err
 		}
@@ -591,6 +596,7 @@ func (c *Cloud) Run(ctx context.Context) error {
 		part("usage sink", once(sink.Run))
 	}
 	part("clusters", once(c.Clusters.Run))
+	part("waiting requests", once(c.Waiting.Run))
 	part("tunnels", func(ctx context.Context) error { return c.Tunnels.Serve(ctx, c.agents) })
 	part("SSH gateway", func(ctx context.Context) error { return c.ssh.Serve(ctx, c.sshIn) })
 	part("HTTP", c.serveHTTP)

@@ -27,6 +27,7 @@ import (
 	"suanli.dev/internal/sla"
 	"suanli.dev/internal/trial"
 	"suanli.dev/internal/volume"
+	"suanli.dev/internal/waiting"
 )
 
 // Document returns the OpenAPI document of a server with every subject,
@@ -50,7 +51,7 @@ func Document(version string) ([]byte, error) {
 func everything() Services {
 	return Services{
 		Accounts: &account.Service{}, Catalog: &catalog.Catalog{}, Fleet: &fleet.Service{}, Billing: &billing.Service{}, Earnings: &earning.Service{}, Levels: &sla.Service{},
-		Leases: &lease.Service{}, Market: &market.Service{}, Trials: &trial.Service{}, SignUps: &signup.Service{}, Reservations: &reservation.Service{}, Volumes: &volume.Service{}, Clusters: &cluster.Service{}, News: &notify.Service{}, Budgets: &budget.Service{}, Drills: &drill.Service{}, Payments: &payment.Service{}, Entrance: &Entrance{},
+		Leases: &lease.Service{}, Market: &market.Service{}, Trials: &trial.Service{}, SignUps: &signup.Service{}, Reservations: &reservation.Service{}, Volumes: &volume.Service{}, Clusters: &cluster.Service{}, Waiting: &waiting.Service{}, News: &notify.Service{}, Budgets: &budget.Service{}, Drills: &drill.Service{}, Payments: &payment.Service{}, Entrance: &Entrance{},
 	}
 }
 

@@ -23,11 +23,15 @@ export const kinds = [
   "price_change.proposed",
   "reservation.expiring",
   "payment.received",
+  "waiting_request.started",
+  "waiting_request.held_back",
+  "waiting_request.expired",
+  "waiting_request.failed",
   "webhook.disabled",
 ] as const;
 
 const sums = ["funds", "burn_per_hour", "debt", "total", "open", "amount", "spent", "forecast", "per_hour", "new_per_hour", "next_price"];
-const times = ["until", "delete_at", "interrupt_at", "from", "to", "due_at", "stop_at", "effective_at", "answer_by", "failing_since"];
+const times = ["until", "delete_at", "interrupt_at", "from", "to", "due_at", "stop_at", "effective_at", "answer_by", "failing_since", "expires_at"];
 
 /** A piece of news as a title and a sentence, with its sums and times as people write them. */
 export function useNewsText() {
