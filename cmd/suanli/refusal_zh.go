@@ -31,6 +31,7 @@ var zhCodes = map[string]string{
 	"too_many_deliveries":     "等待投递的数量过多，请先让接收端处理",
 	"idempotency_conflict":    "该幂等键已用于另一个请求",
 	"idempotency_in_progress": "相同幂等键的请求仍在处理中，请稍后再试",
+	"idempotency_answer_lost": "该幂等键的请求已执行，但控制面在答复前发生故障；请先查看现状，仅在确实需要再执行一次时才使用新键",
 	"idempotency_key_invalid": "幂等键无效",
 	"internal":                "服务器内部错误，原因见其日志",
 	"canceled":                "请求在完成之前被取消",

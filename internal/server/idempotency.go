@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"sync/atomic"
 	"time"
 
 	"suanli.dev/internal/account"
@@ -27,10 +28,16 @@ const (
 	rememberFor = 24 * time.Hour
 	// claimFor is how long a request is believed to be in progress. Its handler
 	// is cut off before that, so a claim that is older belongs to a process that
-	// died, and may be taken over. Whether the dead one did the work is then for
-	// the service to know: handlers that must not do it twice hand requestKey on.
+	// died, and may be taken over. If the dead one did the work already, a repeat
+	// finds it by requestKey, or is refused by the mark that was kept with the work.
 	claimFor   = 2 * time.Minute
 	handlerFor = 90 * time.Second
+)
+
+// Statuses of a claim that has no answer.
+const (
+	claimBegun = 0
+	claimDone  = -1 // something was written for it: see [operation.once]
 )
 
 // answer is what is kept of a response.
@@ -40,15 +47,20 @@ type answer struct {
 	Body   []byte      `json:"body"`
 }
 
-// requestKeyKey carries the identity of an idempotent request.
+// requestKeyKey carries the claim of an idempotent request.
 type requestKeyKey struct{}
 
 // requestKey returns a text that is the same for every repeat of this request
 // and for no other request, or "" if it came without an Idempotency-Key. A
-// service that keeps it in a unique column does the work once, whatever dies.
+// service that keeps it in a unique column does the work once, whatever dies, and
+// so may be asked again.
 func requestKey(ctx context.Context) string {
-	k, _ := ctx.Value(requestKeyKey{}).(string)
-	return k
+	c, ok := ctx.Value(requestKeyKey{}).(*claim)
+	if !ok {
+		return ""
+	}
+	c.named.Store(true)
+	return c.scope + "/" + c.operation + "/" + c.key
 }
 
 // idempotent runs next to its success at most once for each key of a caller,
@@ -63,7 +75,7 @@ func (a *API) idempotent(w http.ResponseWriter, r *http.Request, p account.Princ
 		fail(err)
 		return
 	}
-	c := claim{
+	c := &claim{
 		scope: p.AccountID + "/" + p.UserID, operation: op.ID, key: key, hash: hashRequest(r, content),
 		owner: ident.New(ident.Request), db: a.db, clock: a.clock, vault: a.Accounts.Vault(),
 	}
@@ -78,14 +90,17 @@ func (a *API) idempotent(w http.ResponseWriter, r *http.Request, p account.Princ
 	}
 	rec := &buffer{header: http.Header{}}
 	// A panic must not leave the key in progress for minutes.
-	settled := false
+	settled, refused := false, false
 	defer func() {
 		if !settled {
-			c.drop(context.WithoutCancel(ctx))
+			c.drop(context.WithoutCancel(ctx), refused)
 		}
 	}()
-	work, cancel := context.WithTimeout(context.WithValue(ctx, requestKeyKey{}, c.scope+"/"+op.ID+"/"+key), handlerFor)
+	work, cancel := context.WithTimeout(context.WithValue(ctx, requestKeyKey{}, c), handlerFor)
 	defer cancel()
+	if op.once() {
+		work = store.Beside(work, c.mark)
+	}
 	r = r.WithContext(work)
 	r.Body = io.NopCloser(bytes.NewReader(content))
 	next(rec, r)
@@ -98,6 +113,7 @@ func (a *API) idempotent(w http.ResponseWriter, r *http.Request, p account.Princ
 		}
 		settled = true
 	}
+	refused = got.Status < 500
 	got.write(w, false)
 }
 
@@ -131,6 +147,17 @@ type claim struct {
 	db    *store.DB
 	clock func() time.Time
 	vault *account.Vault
+
+	named atomic.Bool // the service knows a repeat by itself
+}
+
+// mark notes, in the transaction that does the work, that it is done.
+func (c *claim) mark(ctx context.Context, tx *store.Tx) error {
+	if c.named.Load() {
+		return nil
+	}
+	_, err := tx.Exec(ctx, `UPDATE idempotency SET status = ? WHERE scope = ? AND operation = ? AND key = ? AND claim = ?`, claimDone, c.scope, c.operation, c.key, c.owner)
+	return err
 }
 
 // take makes the key this request's, or returns the answer that is kept for it.
@@ -141,7 +168,7 @@ func (c *claim) take(ctx context.Context) (*answer, error) {
 		now := store.Micros(c.clock())
 		// What has aged out is free again, whether Run was there or not.
 		if _, err := tx.Exec(ctx, `DELETE FROM idempotency WHERE scope = ? AND operation = ? AND key = ?
-			AND ((status <> 0 AND claimed_at < ?) OR (status = 0 AND claimed_at < ?))`,
+			AND ((status <> 0 AND claimed_at < ?) OR (status = 0 AND claimed_at < ?))`, // a mark stays as long as an answer
 			c.scope, c.operation, c.key, now-rememberFor.Microseconds(), now-claimFor.Microseconds()); err != nil {
 			return err
 		}
@@ -151,9 +178,9 @@ func (c *claim) take(ctx context.Context) (*answer, error) {
 			return err
 		}
 		var hash string
-		var status int64
-		if err := tx.QueryRow(ctx, `SELECT request_hash, status, response FROM idempotency WHERE scope = ? AND operation = ? AND key = ?`,
-			c.scope, c.operation, c.key).Scan(&hash, &status, &sealed); errors.Is(err, store.ErrNoRows) {
+		var status, since int64
+		if err := tx.QueryRow(ctx, `SELECT request_hash, status, claimed_at, response FROM idempotency WHERE scope = ? AND operation = ? AND key = ?`,
+			c.scope, c.operation, c.key).Scan(&hash, &status, &since, &sealed); errors.Is(err, store.ErrNoRows) {
 			hash = c.hash // it was given back between the two statements: as good as in progress
 		} else if err != nil {
 			return err
@@ -162,9 +189,15 @@ func (c *claim) take(ctx context.Context) (*answer, error) {
 			return fault.New(fault.Conflict, "idempotency_conflict",
 				"the Idempotency-Key %q was used for another request; repeat that one exactly, or use a new key", c.key)
 		}
-		if status == 0 {
+		left := store.Time(since).Add(claimFor).Sub(store.Time(now))
+		switch {
+		case status > 0:
+		case left > 0 || status == claimBegun:
 			return fault.New(fault.Conflict, "idempotency_in_progress",
-				"a request with the Idempotency-Key %q is still in progress; ask again in a moment", c.key)
+				"a request with the Idempotency-Key %q is in progress, or was when the control plane failed; ask again in a moment, in %d seconds at the latest", c.key, max(1, int64(left/time.Second)))
+		default:
+			return fault.New(fault.Conflict, "idempotency_answer_lost",
+				"the request with the Idempotency-Key %q was carried out, and the control plane failed before it could answer; look at what there is now, and use a new key only if you want it a second time", c.key)
 		}
 		return nil
 	})
@@ -206,11 +239,17 @@ func (c *claim) keep(ctx context.Context, got *answer) error {
 	})
 }
 
-// drop gives the key back. If that fails it is free when the claim has aged.
-func (c *claim) drop(ctx context.Context) {
+// drop gives the key back. If that fails it is free when the claim has aged. What was
+// refused did nothing, whatever was written on the way; after a failure what is marked
+// as done stays so.
+func (c *claim) drop(ctx context.Context, refused bool) {
+	least := claimBegun
+	if refused {
+		least = claimDone
+	}
 	_ = c.db.Update(ctx, func(ctx context.Context, tx *store.Tx) error {
-		_, err := tx.Exec(ctx, `DELETE FROM idempotency WHERE scope = ? AND operation = ? AND key = ? AND claim = ? AND status = 0`,
-			c.scope, c.operation, c.key, c.owner)
+		_, err := tx.Exec(ctx, `DELETE FROM idempotency WHERE scope = ? AND operation = ? AND key = ? AND claim = ? AND status BETWEEN ? AND 0`,
+			c.scope, c.operation, c.key, c.owner, least)
 		return err
 	})
 }

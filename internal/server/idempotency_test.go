@@ -14,6 +14,7 @@ import (
 
 	"suanli.dev/api"
 	"suanli.dev/internal/account"
+	"suanli.dev/internal/fault"
 	"suanli.dev/internal/ident"
 	"suanli.dev/internal/store"
 )
@@ -266,7 +267,7 @@ func TestTheKeyOfADeadProcessIsTakenOverAndNamedTheSame(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := claim{scope: w.ada.AccountID + "/" + w.ada.ID, operation: "slow", key: "k", hash: hashRequest(req, []byte(body)),
+	c := &claim{scope: w.ada.AccountID + "/" + w.ada.ID, operation: "slow", key: "k", hash: hashRequest(req, []byte(body)),
 		owner: "dead", db: w.db, clock: w.clock.Now, vault: w.accounts.Vault()}
 	if kept, err := c.take(t.Context()); err != nil || kept != nil {
 		t.Fatal(kept, err)
@@ -284,6 +285,56 @@ func TestTheKeyOfADeadProcessIsTakenOverAndNamedTheSame(t *testing.T) {
 	}
 	if r := w.send("POST", "/v1/slow", w.ada.token, body, "Idempotency-Key", "k"); strings.Contains(r.Body, "zombie") {
 		t.Fatal("the answer of a process that lost the key was kept")
+	}
+}
+
+// A control plane that dies after a purchase and before its answer is kept must not make
+// it a second time for who repeats it.
+func TestWorkThatWasDoneBeforeACrashIsNotDoneAgain(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, func(w *world, _ *Config) {
+		w.extra = append(w.extra, func(a *API) {
+			for _, op := range []operation{
+				{ID: "buy", Status: http.StatusCreated}, {ID: "change", Once: true}, {ID: "accept", Status: http.StatusCreated, Again: true}, {ID: "pay", Status: http.StatusCreated}, {ID: "refuse", Status: http.StatusCreated},
+			} {
+				op.Method, op.Path, op.Summary, op.Tag, op.Action, op.Idempotent = "POST", "/v1/"+op.ID, op.ID, "Test", account.WriteSelf, true
+				register(a, op, func(ctx context.Context, _ account.Principal, in *body[map[string]int]) (*body[string], error) {
+					if op.ID == "pay" && requestKey(ctx) == "" {
+						t.Error("a payment has no name")
+					}
+					if err := w.db.Update(ctx, func(context.Context, *store.Tx) error { return nil }); err != nil {
+						return nil, err
+					}
+					if op.ID == "refuse" {
+						return nil, fault.New(fault.Conflict, "taken", "it is taken")
+					}
+					if len(in.Body) == 0 {
+						panic("killed") // as far as the key is concerned
+					}
+					return &body[string]{"done"}, nil
+				})
+			}
+		})
+	})
+	for _, tt := range []struct {
+		operation string
+		again     int
+		code      string
+	}{
+		{"buy", 409, "idempotency_answer_lost"}, {"change", 409, "idempotency_answer_lost"},
+		{"accept", 500, "internal"}, {"pay", 500, "internal"}, // they are tried again
+		{"refuse", 409, "taken"},
+	} {
+		first := w.send("POST", "/v1/"+tt.operation, w.ada.token, "{}", "Idempotency-Key", "k")
+		if first.Status < 400 {
+			t.Fatalf("%s: %d %s", tt.operation, first.Status, first.Body)
+		}
+		w.clock.Advance(claimFor + time.Second)
+		w.send("POST", "/v1/"+tt.operation, w.ada.token, "{}", "Idempotency-Key", "k").want(t, tt.again, tt.code)
+	}
+	// What succeeds is answered as ever, and so is its repeat.
+	for range 2 {
+		w.send("POST", "/v1/buy", w.ada.token, `{"a":1}`, "Idempotency-Key", "k2").want(t, 201, "")
 	}
 }
 

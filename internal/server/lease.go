@@ -56,7 +56,7 @@ func (a *API) registerLease() {
 	register(a, operation{
 		ID: "createQuote", Method: http.MethodPost, Path: "/v1/quotes", Summary: "Freeze the price of an offer", Tag: tagLease,
 		Description: "A quote says the whole price and is valid for a quarter of an hour. A lease is billed from its quote, whatever prices do later.",
-		Action:      account.WriteLeases, Status: http.StatusCreated, Idempotent: true,
+		Action:      account.WriteLeases, Status: http.StatusCreated, Idempotent: true, Again: true,
 	}, a.createQuote)
 	register(a, operation{
 		ID: "compareQuotes", Method: http.MethodPost, Path: "/v1/quotes/compare", Summary: "Price an offer under all plans, side by side", Tag: tagLease,
@@ -65,7 +65,7 @@ func (a *API) registerLease() {
 	}, a.compareQuotes)
 	register(a, operation{
 		ID: "createLease", Method: http.MethodPost, Path: "/v1/leases", Summary: "Accept a quote", Tag: tagLease,
-		Action: account.WriteLeases, Status: http.StatusCreated, Idempotent: true,
+		Action: account.WriteLeases, Status: http.StatusCreated, Idempotent: true, Again: true, // a quote is accepted once
 	}, a.createLease)
 	register(a, operation{ID: "listLeases", Method: http.MethodGet, Path: "/v1/leases", Summary: "List leases, newest first", Tag: tagLease, Action: account.ReadLeases},
 		a.listLeases)

@@ -41,12 +41,23 @@ type operation struct {
 	// Idempotent operations take an Idempotency-Key: a write that is repeated
 	// with the same key and body returns the first answer.
 	Idempotent bool
+	// Once is of idempotent operations that are not to be done again after a crash in the
+	// middle, although they create nothing: see [operation.once]. Again is of those that
+	// create something and may, since what they are given can be used once only.
+	Once, Again bool
 	// Upload is of operations that take a body of any type, bound its size and read
 	// it as it comes. Of others it is read whole before, and small.
 	Upload bool
 	// OwnCursor is of lists in another order than their items' identifiers; they
 	// check cursors themselves.
 	OwnCursor bool
+}
+
+// once reports whether doing the operation twice would make or charge something twice.
+// Where the control plane died after it was done and before its answer was kept, a repeat
+// is refused.
+func (op operation) once() bool {
+	return op.Idempotent && (op.Once || op.Status == http.StatusCreated && !op.Again)
 }
 
 // page is one page of a list, in the order of its cursor.

@@ -75,7 +75,7 @@ func (a *API) registerMonths() {
 				Credit: r.Proration.Credit, Charge: r.Proration.Charge, Net: r.Proration.Net,
 			}}, nil
 		})
-	register(a, operation{ID: "repriceMonths", Method: http.MethodPost, Path: path + "/reprice", Summary: "Change a lease's months to the price of today", Tag: tagLease, Action: account.WriteLeases, Idempotent: true,
+	register(a, operation{ID: "repriceMonths", Method: http.MethodPost, Path: path + "/reprice", Summary: "Change a lease's months to the price of today", Tag: tagLease, Action: account.WriteLeases, Idempotent: true, Once: true,
 		Description: "The rest of the term is credited at the old price and charged at the new one, and later terms cost the new one. It is refused if more than the agreed net would have to be paid."},
 		func(ctx context.Context, p account.Principal, in *struct {
 			LeasePath

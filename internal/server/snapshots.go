@@ -60,7 +60,7 @@ func (a *API) registerSnapshots() {
 		}) (*body[api.Volume], error) {
 			return volumeBody(a.Volumes.Clone(ctx, p, in.VolumeID, volume.Copy(in.Body)))
 		})
-	register(a, operation{ID: "moveVolume", Method: http.MethodPost, Path: ofVolume + "/move", Summary: "Put a volume on another host, or make it larger", Tag: tagVolumes, Action: account.WriteLeases, Idempotent: true,
+	register(a, operation{ID: "moveVolume", Method: http.MethodPost, Path: ofVolume + "/move", Summary: "Put a volume on another host, or make it larger", Tag: tagVolumes, Action: account.WriteLeases, Idempotent: true, Once: true,
 		Description: "The answer is another volume, which takes the place and the name of the first at one moment, when it is made and checked against it; the first is removed then. Each is charged for up to or from that moment, the new one at the present price of its host. Removing the new one before gives the move up. No lease may have the volume."},
 		func(ctx context.Context, p account.Principal, in *struct {
 			VolumePath

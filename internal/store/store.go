@@ -252,12 +252,29 @@ type job struct {
 // ErrClosed is returned for work after Close.
 var ErrClosed = errors.New("the database is closed")
 
+type besideKey struct{}
+
+// Beside returns a context whose Updates also run fn, in the same transaction and after
+// what they do: it is kept exactly if that is.
+func Beside(ctx context.Context, fn func(ctx context.Context, tx *Tx) error) context.Context {
+	return context.WithValue(ctx, besideKey{}, fn)
+}
+
 // Update runs fn in a transaction that is durable when Update returns nil. If
 // fn returns an error nothing it did is kept and the error is returned as it
 // is. fn may be called more than once (a serialization failure is retried on
 // PostgreSQL), so it must have no effect outside of the transaction, and it
 // must not call Update itself.
 func (db *DB) Update(ctx context.Context, fn func(ctx context.Context, tx *Tx) error) error {
+	if beside, ok := ctx.Value(besideKey{}).(func(context.Context, *Tx) error); ok {
+		own := fn
+		fn = func(ctx context.Context, tx *Tx) error {
+			if err := own(ctx, tx); err != nil {
+				return err
+			}
+			return beside(ctx, tx)
+		}
+	}
 	if db.postgres {
 		return db.updatePostgres(ctx, fn)
 	}
