@@ -490,6 +490,8 @@ func TestDepositsAreForOperatorsAndHappenOnce(t *testing.T) {
 			wantCode(t, err, "amount_too_large")
 			_, err = w.SetCreditLimit(w.ctx, operator, "ac-renter", billing.CreditChange{Limit: much})
 			wantCode(t, err, "amount_too_large")
+			_, err = w.Refund(w.ctx, operator, "ac-renter", much, "", "")
+			wantCode(t, err, "amount_too_large")
 		}
 		again, err := w.Deposit(w.ctx, operator, "ac-renter", 110_000_000, "wire 7", "k")
 		if err != nil || again.ID != first.ID {

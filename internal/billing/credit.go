@@ -319,6 +319,9 @@ func (s *Service) Refund(ctx context.Context, p account.Principal, accountID str
 	if amount <= 0 {
 		return ledger.Transfer{}, fault.New(fault.Invalid, "amount_invalid", "a refund of %s: want more than 0", amount.Display()).At("body.amount")
 	}
+	if err := checkLargest(amount, "body.amount"); err != nil {
+		return ledger.Transfer{}, err
+	}
 	if len(reference) > 200 || len(key) > 500 {
 		return ledger.Transfer{}, fault.New(fault.Invalid, "text_too_long", "want a reference of at most 200 characters and a key of at most 500")
 	}

@@ -242,6 +242,38 @@ func TestGivingATermUpPaysBackByTheUndiscountedPriceAndALostHostByThePaidOne(t *
 	})
 }
 
+// Each start has a minimum on demand. Of runs in months that are paid for nothing is due
+// beside them, however soon the months are given up.
+func TestMonthsThatAreGivenUpRightAfterAStartCostNoMinimum(t *testing.T) {
+	t.Parallel()
+	for name, stopped := range map[string]bool{"while it runs": false, "when it is stopped": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			each(t, func(t *testing.T, w *world) {
+				w.deposit("ac-renter", "1000")
+				w.begin(w.monthly("ls-1", "UTC", 1, false, func(t *billing.Terms) { t.Quote.Tariff.MinimumSeconds = 60 }))
+				for i := range 3 {
+					w.startCompute("ls-1", w.pass(2*time.Second))
+					w.ConfirmAlive([]string{"ls-1"}, w.pass(3*time.Second))
+					if i < 2 || stopped {
+						w.stopCompute("ls-1", w.clock())
+					}
+				}
+				w.pass(time.Second)
+				w.endTerm("ls-1", w.clock(), billing.TermGivenUp)
+				w.end("ls-1", w.clock())
+				w.settle()
+				w.right()
+				for _, l := range w.bill("ls-1").Lines {
+					if l.Kind == billing.LineUse && l.Amount != 0 {
+						t.Errorf("a run costs %s: %+v", l.Amount, l)
+					}
+				}
+			})
+		})
+	}
+}
+
 func TestAChangeOfPriceCreditsTheRestAndChargesItAnew(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, w *world) {

@@ -294,6 +294,13 @@ func (h *history) compute() *big.Rat {
 			if in(at, h.usage.Prepaid) || (really && in(at, h.usage.Reserved)) {
 				continue
 			}
+			// What a session is rounded up to is paid for with the months that it ended in.
+			last := session[len(session)-1]
+			if slices.ContainsFunc(h.usage.Prepaid, func(c pricing.Interval) bool {
+				return !at.Before(c.Start) && last.Start.Before(c.End) && !last.End.Before(c.Start) && !last.End.After(c.End)
+			}) {
+				continue
+			}
 			alike++
 		}
 		add()

@@ -3,6 +3,7 @@ package pricing
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"slices"
 	"sort"
 	"time"
@@ -152,7 +153,8 @@ func bands(t Tariff, prices []step, session []stretch) []band {
 type seconds struct{ from, to int64 }
 
 // coveredSeconds returns which of a session's seconds begin in covered time. With
-// beyond, those count too that the session is only rounded up to.
+// beyond, those count too that the session is only rounded up to, and all of them if it
+// ends in covered time or with it.
 func coveredSeconds(session []stretch, covered []Interval, beyond bool) []seconds {
 	var out []seconds
 	for n, s := range session {
@@ -169,7 +171,10 @@ func coveredSeconds(session []stretch, covered []Interval, beyond bool) []second
 			if !open && s.End.Before(to) {
 				to = s.End
 			}
-			if a, b := s.second(from), s.second(to); a < b {
+			if a, b := s.second(from), s.second(to); open && !s.End.After(c.End) && !s.End.Before(c.Start) {
+				// It ended in them, also where they ended with it: whatever it is rounded up to is paid.
+				out = append(out, seconds{a, math.MaxInt64})
+			} else if a < b {
 				out = append(out, seconds{a, b})
 			}
 		}
