@@ -157,7 +157,7 @@ func (d *demo) run(ctx context.Context, email, passwordFile string) error {
 	d.next("Go on by yourself")
 	say(d.cmd, "API and its reference: %s and %s/docs", d.url, d.url)
 	say(d.cmd, "Sign-in: %s, password in %s", email, passwordFile)
-	say(d.cmd, "Try: suanli search --fields; suanli rent --template debian --where 'gpu_count = 1'; suanli ps; suanli host list; suanli top")
+	say(d.cmd, "Try: suanli search --fields; suanli rent --template digits --where 'gpu_count = 1'; suanli ps; suanli host list; suanli top")
 	return nil
 }
 

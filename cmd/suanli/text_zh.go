@@ -518,7 +518,7 @@ var zhTexts = map[string]string{
 	"The books balance: %d transfers in %d accounts sum to zero.":                 "账本平衡：%d 笔转账，涉及 %d 个账户，合计为零。",
 	"API and its reference: %s and %s/docs":                                       "API 及其文档：%s 和 %s/docs",
 	"Sign-in: %s, password in %s":                                                 "登录邮箱：%s，密码在 %s",
-	"Try: suanli search --fields; suanli rent --template debian --where 'gpu_count = 1'; suanli ps; suanli host list; suanli top": "可以试试：suanli search --fields；suanli rent --template debian --where 'gpu_count = 1'；suanli ps；suanli host list；suanli top",
+	"Try: suanli search --fields; suanli rent --template digits --where 'gpu_count = 1'; suanli ps; suanli host list; suanli top": "可以试试：suanli search --fields；suanli rent --template digits --where 'gpu_count = 1'；suanli ps；suanli host list；suanli top",
 	"entered a deposit of %s %s":        "已充值 %s %s",
 	"signed in as %s; available: %s %s": "已登录为 %s；可用余额：%s %s",
 	"waiting for a host to join":        "正在等待主机加入",
