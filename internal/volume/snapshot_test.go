@@ -32,6 +32,7 @@ type site struct {
 	mu       sync.Mutex
 	objects  map[string]string
 	uploads  map[string]map[int]string // "key id" → parts
+	begun    map[string]time.Time      // of uploads; one that is not in it is old
 	made     int
 	volumes  map[string]map[string]string // host → volume → content
 	copying  map[string]*protocol.TransferStatus
@@ -45,7 +46,7 @@ type site struct {
 
 func newSite(t *testing.T, db *store.DB) *site {
 	t.Helper()
-	s := &site{world: newWorld(t, db), objects: map[string]string{}, uploads: map[string]map[int]string{}, volumes: map[string]map[string]string{"ho-1": {}, "ho-2": {}},
+	s := &site{world: newWorld(t, db), objects: map[string]string{}, uploads: map[string]map[int]string{}, begun: map[string]time.Time{}, volumes: map[string]map[string]string{"ho-1": {}, "ho-2": {}},
 		copying: map[string]*protocol.TransferStatus{}, now: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)}
 	s.restart()
 	return s
@@ -97,7 +98,7 @@ func (s *site) Begin(_ context.Context, key string) (id string, err error) {
 	err = s.call(func() error {
 		s.made++
 		id = strconv.Itoa(s.made)
-		s.uploads[key+" "+id] = map[int]string{}
+		s.uploads[key+" "+id], s.begun[key+" "+id] = map[int]string{}, s.now
 		return nil
 	})
 	return id, err
@@ -152,7 +153,7 @@ func (s *site) Uploads(_ context.Context, prefix string) (out []objectstore.Uplo
 		for u := range s.uploads {
 			key, id, _ := strings.Cut(u, " ")
 			if strings.HasPrefix(key, prefix) {
-				out = append(out, objectstore.Upload{Key: key, ID: id, Begun: s.now.Add(-2 * time.Hour)})
+				out = append(out, objectstore.Upload{Key: key, ID: id, Begun: s.begun[u]})
 			}
 		}
 		return nil
@@ -291,7 +292,23 @@ func (s *site) settle() {
 			return
 		}
 	}
-	s.t.Fatal("it does not come to rest")
+	var open []*Snapshot
+	var volumes []*Volume
+	if err := s.db.View(s.t.Context(), func(ctx context.Context, tx *store.Tx) (err error) {
+		if volumes, err = query(ctx, tx, `state IN ('creating', 'deleting') ORDER BY id`); err == nil {
+			open, err = querySnapshots(ctx, tx, `state IN ('copying', 'failing', 'deleting') OR kind = 'passing' AND state = 'available' ORDER BY id`)
+		}
+		return err
+	}); err != nil {
+		s.t.Fatal(err)
+	}
+	for _, x := range open {
+		s.t.Errorf("it does not come to rest: %+v", *x)
+	}
+	for _, v := range volumes {
+		s.t.Errorf("it does not come to rest: %+v", *v)
+	}
+	s.t.FailNow()
 }
 
 // left is what there is in the bucket and on hosts, for messages and comparison.
