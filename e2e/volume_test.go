@@ -26,7 +26,8 @@ func TestAVolumeOutlivesItsLeasesAndIsOneWritersAtATime(t *testing.T) {
 	c := sharedCloud(t)
 	u := newTenant(t, c, "keeper", "100")
 	first := u.rent(t, "first")
-	v := u.volume(t, "create", "data", "--size", "1", "--lease", "first")
+	// Large enough to cost something in the seconds that it is there on a fast machine.
+	v := u.volume(t, "create", "data", "--size", "5", "--lease", "first")
 	if v.State != "available" || v.HostID != first.HostID || v.ReadyAt == nil {
 		t.Fatalf("%+v", v)
 	}
