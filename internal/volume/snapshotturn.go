@@ -44,52 +44,17 @@ type copies struct {
 	swept time.Time
 }
 
-func (s *Service) kickSnapshots() {
-	select {
-	case s.wakeSnapshots <- struct{}{}:
-	default:
-	}
-}
+func (s *Service) kickSnapshots() { signal(s.wakeSnapshots) }
 
 // RunSnapshots takes turns until ctx ends: copies volumes to object storage and from
 // it, takes backups that are due, and removes what is to go. One replica runs it; two
 // for a moment do no harm.
 func (s *Service) RunSnapshots(ctx context.Context) error {
-	tick := time.NewTicker(s.Every)
-	defer tick.Stop()
-	var all sync.WaitGroup
-	defer all.Wait()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-tick.C:
-		case <-s.wakeSnapshots:
-		}
-		err := s.beginCopies(ctx, &all, func(err error) {
-			if err != nil && ctx.Err() == nil {
-				s.Log.WarnContext(ctx, "a copy of a volume is not as it is wanted yet; it is tried again", "error", err)
-			}
-		})
-		if err != nil && ctx.Err() == nil {
-			s.Log.ErrorContext(ctx, "look for copies of volumes to make and to remove", "error", err)
-		}
-	}
+	return s.loop(ctx, s.wakeSnapshots, s.beginCopies, "a copy of a volume is not as it is wanted yet; it is tried again", "look for copies of volumes to make and to remove")
 }
 
 // TurnSnapshots takes one turn, and returns when all of it is done.
-func (s *Service) TurnSnapshots(ctx context.Context) error {
-	var all sync.WaitGroup
-	var mu sync.Mutex
-	var failed []error
-	err := s.beginCopies(ctx, &all, func(err error) {
-		mu.Lock()
-		defer mu.Unlock()
-		failed = append(failed, err)
-	})
-	all.Wait()
-	return errors.Join(append(failed, err)...)
-}
+func (s *Service) TurnSnapshots(ctx context.Context) error { return once(ctx, s.beginCopies) }
 
 // beginCopies goes on with everything that is open, each by a goroutine of its own.
 func (s *Service) beginCopies(ctx context.Context, all *sync.WaitGroup, done func(error)) error {

@@ -15,16 +15,21 @@ import (
 // system, or frees the blocks of one.
 const commandPatience = 30 * time.Second
 
-// kick makes Run take a turn at once.
-func (s *Service) kick() {
+// work begins what there is to do, each part by a goroutine of its own that all waits
+// for, and calls done as each has ended.
+type work func(ctx context.Context, all *sync.WaitGroup, done func(error)) error
+
+// signal makes a loop take a turn at once.
+func signal(wake chan struct{}) {
 	select {
-	case s.wake <- struct{}{}:
+	case wake <- struct{}{}:
 	default:
 	}
 }
 
-// Run takes turns until ctx ends. Several replicas may run it.
-func (s *Service) Run(ctx context.Context) error {
+// loop takes turns until ctx ends. late and broken say in the log that a part of a turn,
+// and that a whole one, failed.
+func (s *Service) loop(ctx context.Context, wake <-chan struct{}, begin work, late, broken string) error {
 	tick := time.NewTicker(s.Every)
 	defer tick.Stop()
 	var all sync.WaitGroup
@@ -34,25 +39,25 @@ func (s *Service) Run(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-tick.C:
-		case <-s.wake:
+		case <-wake:
 		}
-		err := s.begin(ctx, &all, func(err error) {
+		err := begin(ctx, &all, func(err error) {
 			if err != nil && ctx.Err() == nil {
-				s.Log.WarnContext(ctx, "a host's volumes are not as they are wanted yet; it is tried again", "error", err)
+				s.Log.WarnContext(ctx, late, "error", err)
 			}
 		})
 		if err != nil && ctx.Err() == nil {
-			s.Log.ErrorContext(ctx, "look for volumes to make and to remove", "error", err)
+			s.Log.ErrorContext(ctx, broken, "error", err)
 		}
 	}
 }
 
-// Turn brings hosts to what volumes want, and returns when all of them were told.
-func (s *Service) Turn(ctx context.Context) error {
+// once takes one turn, and returns when all of it is done.
+func once(ctx context.Context, begin work) error {
 	var all sync.WaitGroup
 	var mu sync.Mutex
 	var failed []error
-	err := s.begin(ctx, &all, func(err error) {
+	err := begin(ctx, &all, func(err error) {
 		mu.Lock()
 		defer mu.Unlock()
 		failed = append(failed, err)
@@ -60,6 +65,17 @@ func (s *Service) Turn(ctx context.Context) error {
 	all.Wait()
 	return errors.Join(append(failed, err)...)
 }
+
+// kick makes Run take a turn at once.
+func (s *Service) kick() { signal(s.wake) }
+
+// Run takes turns until ctx ends. Several replicas may run it.
+func (s *Service) Run(ctx context.Context) error {
+	return s.loop(ctx, s.wake, s.begin, "a host's volumes are not as they are wanted yet; it is tried again", "look for volumes to make and to remove")
+}
+
+// Turn brings hosts to what volumes want, and returns when all of them were told.
+func (s *Service) Turn(ctx context.Context) error { return once(ctx, s.begin) }
 
 // begin tells each host, by a goroutine of its own, what its volumes want: a host that
 // hangs keeps nobody but itself waiting. One that is being told already is left out.
