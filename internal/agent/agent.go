@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"suanli.dev/internal/agent/gpu"
@@ -119,11 +120,12 @@ type Agent struct {
 	sentHash  string
 	wantInv   bool
 
-	ctx     context.Context // of Run; leases that commands bring live in it
-	changed chan struct{}   // capacity 1: a report is due
-	askNow  chan struct{}   // capacity 1: the engine may have gone away
-	notices chan struct{}   // capacity 1: an instance is to be told of its interruption
-	wg      sync.WaitGroup
+	ctx       context.Context // of Run; leases that commands bring live in it
+	changed   chan struct{}   // capacity 1: a report is due
+	askNow    chan struct{}   // capacity 1: the engine may have gone away
+	notices   chan struct{}   // capacity 1: an instance is to be told of its interruption
+	selfTests atomic.Int64    // that were begun
+	wg        sync.WaitGroup
 }
 
 type connHolder struct {

@@ -104,18 +104,25 @@ func (a *Agent) runSelfTest(ctx context.Context) (passed bool) {
 	return t.Passed
 }
 
-func selfTestID(hostID, which string) string {
+// selfTestPairs are the names of the instances of a self-test and of the one after it. They
+// take turns: an engine that was killed in the middle of one may keep what it does not
+// list, such as a bridge, and refuses another of that name. They are few, so that the next
+// test finds and removes what is left of any.
+func selfTestPairs(hostID string) [2][2]string {
 	sum := sha256.Sum256([]byte(hostID))
-	return fmt.Sprintf("%s%x-%s", selfTestPrefix, sum[:5], which)
+	id := func(which string) string { return fmt.Sprintf("%s%x-%s", selfTestPrefix, sum[:5], which) }
+	return [2][2]string{{id("a"), id("b")}, {id("c"), id("d")}}
 }
 
 // tryEngine runs two instances side by side, as two renters' would, and lets the
 // first try to get past every limit.
 func (a *Agent) tryEngine(ctx context.Context, t *trial, engine tester) error {
-	mine, neighbour := selfTestID(a.cfg.HostID, "a"), selfTestID(a.cfg.HostID, "b")
+	pairs := selfTestPairs(a.cfg.HostID)
+	pair := pairs[(a.selfTests.Add(1)-1)%2]
+	mine, neighbour := pair[0], pair[1]
 	erase := func() error {
 		var errs []error
-		for _, id := range []string{mine, neighbour} {
+		for _, id := range slices.Concat(pairs[0][:], pairs[1][:]) {
 			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
 			errs = append(errs, a.driver.Stop(ctx, id, 0), a.driver.Erase(ctx, id), removeEmpty(a.leaseDir(id)))
 			cancel()

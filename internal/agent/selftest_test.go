@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -56,4 +57,21 @@ func TestASelfTestThatFailedIsTriedAgain(t *testing.T) {
 			t.Errorf("the control plane was told %+v", test)
 		}
 	})
+}
+
+func TestASelfTestThatIsTriedAgainHasOtherNames(t *testing.T) {
+	t.Parallel()
+	first := selfTestPairs("ho-1")
+	seen := map[string]bool{}
+	for _, pair := range first {
+		for _, id := range pair {
+			if seen[id] || !strings.HasPrefix(id, selfTestPrefix) {
+				t.Errorf("%s is a name twice, or looks like a lease's", id)
+			}
+			seen[id] = true
+		}
+	}
+	if selfTestPairs("ho-1") != first || selfTestPairs("ho-2") == first {
+		t.Error("what is left of an earlier test is not found by its name, or is another host's")
+	}
 }
